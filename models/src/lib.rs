@@ -12,6 +12,7 @@
 mod card;
 mod catalog;
 mod error;
+mod estimate;
 mod http;
 mod hub;
 mod local;

@@ -90,6 +90,8 @@ pub struct MeteredCall {
     pub usage: Usage,
     /// US dollars, where the price is known.
     pub cost_usd: Option<f64>,
+    /// Whether the tokens are estimated, in part or all: the call was cut off before they were counted.
+    pub estimated: bool,
 }
 
 /// Takes down what calls used. It must not block: it runs where the call ended.
@@ -122,18 +124,37 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Takes the call down with what it used.
-    pub(crate) fn settle(self, usage: Usage, price: impl FnOnce(&str, &str) -> Option<f64>) {
+    /// Takes the call down with what it used, and whether that is an estimate.
+    pub(crate) fn settle(self, usage: Usage, estimated: bool, prices: &Prices) {
         let Charge { meter, account, provider, model } = self;
-        let cost_usd = price(&provider, &model);
-        meter.record(&account, MeteredCall { provider, model, usage, cost_usd });
+        let cost_usd = prices.cost(&provider, &model, usage);
+        meter.record(&account, MeteredCall { provider, model, usage, cost_usd, estimated });
     }
 }
 
-/// Passes on what a call says, and keeps what one that fails used.
+/// Passes on what a call says, and charges it: with its reply, else with what is told of one that fails or is dropped.
 struct Heard<'s> {
     sink: &'s mut dyn DeltaSink,
+    charge: Option<Charge>,
+    prices: &'s Prices,
     failed: Usage,
+    estimated: bool,
+}
+
+impl Heard<'_> {
+    fn settle(&mut self, usage: Usage) {
+        if let Some(charge) = self.charge.take() {
+            charge.settle(usage, self.estimated, self.prices);
+        }
+    }
+}
+
+impl Drop for Heard<'_> {
+    fn drop(&mut self) {
+        if self.failed.total() > 0 {
+            self.settle(self.failed);
+        }
+    }
 }
 
 impl DeltaSink for Heard<'_> {
@@ -144,6 +165,11 @@ impl DeltaSink for Heard<'_> {
     fn used(&mut self, usage: Usage) {
         self.failed = usage;
         self.sink.used(usage);
+    }
+
+    fn estimated(&mut self) {
+        self.estimated = true;
+        self.sink.estimated();
     }
 }
 
@@ -171,14 +197,10 @@ impl Provider for Charging<'_> {
         cancel: CancellationToken,
     ) -> Result<ChatReply, ModelError> {
         let charge = self.metering.begin(self.provider.name(), &request.model);
-        let mut heard = Heard { sink, failed: Usage::default() };
+        let mut heard = Heard { sink, charge, prices: self.prices, failed: Usage::default(), estimated: false };
         let reply = self.provider.chat(request, &mut heard, cancel).await;
-        let used = match &reply {
-            Ok(reply) => Some(reply.usage),
-            Err(_) => Some(heard.failed).filter(|usage| usage.total() > 0),
-        };
-        if let (Some(charge), Some(usage)) = (charge, used) {
-            charge.settle(usage, |provider, model| self.prices.cost(provider, model, usage));
+        if let Ok(reply) = &reply {
+            heard.settle(reply.usage);
         }
         reply
     }

@@ -106,7 +106,7 @@ impl Models {
 
     fn settle(&self, charge: Option<Charge>, usage: Usage) {
         if let Some(charge) = charge {
-            charge.settle(usage, |provider, model| self.inner.prices.cost(provider, model, usage));
+            charge.settle(usage, false, &self.inner.prices);
         }
     }
 

@@ -15,8 +15,11 @@ pub trait DeltaSink: Send {
     /// Takes the next piece of the answer. Must not block: it runs on the task that reads the stream.
     fn delta(&mut self, text: &str);
 
-    /// Takes what a call used that fails, where that is known: services charge for it. Of a call that ends well its reply tells.
+    /// Takes what a call used that fails or is dropped, where that is known: services charge for it. Of a call that ends well its reply tells.
     fn used(&mut self, _usage: Usage) {}
+
+    /// Takes that what the call used is estimated: it was cut off before its provider counted. Told before [`DeltaSink::used`] or the reply.
+    fn estimated(&mut self) {}
 }
 
 impl<F: FnMut(&str) + Send> DeltaSink for F {
@@ -116,6 +119,10 @@ pub struct ChatRequest {
     pub min_p: Option<f32>,
     /// Makes tokens that came lately less likely, 1 being none; as above.
     pub repeat_penalty: Option<f32>,
+    /// Taken off the logit of a token for each time that the answer has it, 0 being none; as above.
+    pub frequency_penalty: Option<f32>,
+    /// Taken off the logit of a token once the answer has it, 0 being none; as above.
+    pub presence_penalty: Option<f32>,
     /// Bound on generated tokens; unset means what the context leaves.
     pub max_tokens: Option<u32>,
     /// Generation ends before the first of these; they are not part of the answer.

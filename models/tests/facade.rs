@@ -14,6 +14,8 @@ use tokio_util::sync::CancellationToken;
 use wiremock::matchers::{body_partial_json, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
+use support::{RawServer, Script};
+
 fn hello() -> ChatRequest {
     ChatRequest { messages: vec![Message::user("x")], ..ChatRequest::default() }
 }
@@ -74,8 +76,47 @@ async fn given_a_call_that_fails_behind_its_prompt_when_it_is_charged_then_what_
         models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
     }
     let usage = Usage { prompt_tokens: 70, completion_tokens: 0 };
-    let call = MeteredCall { provider: "anthropic".into(), model: "m".into(), usage, cost_usd: None };
+    let call = MeteredCall { provider: "anthropic".into(), model: "m".into(), usage, cost_usd: None, estimated: false };
     assert_eq!(*kept.0.lock(), [(account, call)], "a server that was not reached used nothing");
+}
+
+#[tokio::test]
+async fn given_a_chat_that_is_cut_off_before_a_count_when_it_is_charged_then_its_tokens_are_estimated_and_marked() {
+    let piece = |text: &str| json!({"choices": [{"index": 0, "delta": {"content": text}}]});
+    let block = format!("data: {}\n\n", piece("twenty bytes of text"));
+    let account = Account::of("team", Purpose::Chat);
+    for (what, script) in [
+        ("broken", Script::ThenCut(block.clone().into_bytes())),
+        ("cancelled", Script::ThenHang(block.clone().into_bytes())),
+        ("dropped", Script::ThenHang(block.into_bytes())),
+    ] {
+        let server = RawServer::start(script).await;
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = support::settings(dir.path());
+        support::without_time_outs(&mut settings);
+        settings.addresses.insert("openai".to_owned(), server.address.clone());
+        let kept = Arc::new(Kept::default());
+        let models = Models::new(settings).unwrap().metered(kept.clone()).charged_to(account.clone());
+        let (cancel, gone) = (CancellationToken::new(), CancellationToken::new());
+        let stop = if what == "cancelled" { cancel.clone() } else { gone.clone() };
+        let mut sink = move |_: &str| stop.cancel();
+        let messages = vec![Message::user("forty bytes of a question, or about that")];
+        let request = ChatRequest { model: "openai/gpt-4o-mini".to_owned(), messages, ..ChatRequest::default() };
+        let chat = models.chat(None, request, &mut sink, cancel);
+        match what {
+            "broken" => assert_eq!(chat.await.unwrap_err().code(), "model_bad_response"),
+            "cancelled" => assert_eq!(chat.await.unwrap().usage, Usage { prompt_tokens: 14, completion_tokens: 5 }),
+            _ => tokio::select! {
+                reply = chat => panic!("it ended: {reply:?}"),
+                () = gone.cancelled() => {}
+            },
+        }
+        let kept = kept.0.lock();
+        let [(charged, call)] = kept.as_slice() else { panic!("{what}: {kept:?}") };
+        assert_eq!((charged, call.estimated), (&account, true), "{what}");
+        assert_eq!(call.usage, Usage { prompt_tokens: 14, completion_tokens: 5 }, "{what}");
+        assert!(call.cost_usd.is_some_and(|cost| cost > 0.0), "{what}: {call:?}");
+    }
 }
 
 /// Keeps what it is told.
@@ -120,7 +161,8 @@ async fn given_a_meter_when_models_are_called_then_it_is_told_of_calls_that_are_
     let kept = kept.0.lock();
     let call = |model: &str, prompt_tokens: u64, cost_usd: Option<f64>| {
         let usage = Usage { prompt_tokens, completion_tokens: 0 };
-        (account.clone(), MeteredCall { provider: "openai".into(), model: model.into(), usage, cost_usd })
+        let (provider, model) = ("openai".into(), model.into());
+        (account.clone(), MeteredCall { provider, model, usage, cost_usd, estimated: false })
     };
     assert_eq!(*kept, [call("gpt-4o-mini", 1_000_000, Some(0.15)), call("e", 3, None)]);
 }
@@ -151,6 +193,15 @@ fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told
     let models = Models::new(support::settings(dir.path())).unwrap();
     let top_k = ChatRequest { top_k: Some(3), ..hello() };
     let penalty = ChatRequest { repeat_penalty: Some(1.1), ..hello() };
+    let frequent = ChatRequest { frequency_penalty: Some(0.5), ..hello() };
+    let present = ChatRequest { presence_penalty: Some(-0.5), ..hello() };
+    let nothing = ChatRequest {
+        min_p: Some(0.0),
+        repeat_penalty: Some(1.0),
+        frequency_penalty: Some(0.0),
+        presence_penalty: Some(0.0),
+        ..hello()
+    };
     let seed = ChatRequest { seed: Some(7), temperature: None, ..hello() };
     let cold = ChatRequest { temperature: Some(0.0), ..hello() };
     let narrow = ChatRequest { temperature: None, top_p: Some(0.5), ..hello() };
@@ -164,6 +215,24 @@ fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told
         ("vllm/m", &penalty, None),
         ("ollama/m", &penalty, None),
         ("local/m", &penalty, None),
+        ("anthropic/m", &frequent, Some("frequency_penalty")),
+        ("groq/m", &present, Some("presence_penalty")),
+        ("openai/gpt-5-mini", &frequent, Some("frequency_penalty")),
+        ("deepseek/deepseek-reasoner", &present, Some("presence_penalty")),
+        ("deepseek/deepseek-chat", &present, None),
+        ("openai/gpt-4o", &frequent, None),
+        ("mistral/m", &present, None),
+        ("gemini/m", &frequent, None),
+        ("cohere/m", &frequent, None),
+        ("cohere/m", &present, Some("presence_penalty")),
+        ("ollama/m", &present, None),
+        ("vllm/m", &frequent, None),
+        ("local/m", &present, None),
+        ("anthropic/m", &nothing, None),
+        ("openai/gpt-5-mini", &nothing, None),
+        ("groq/m", &nothing, None),
+        ("gemini/m", &nothing, None),
+        ("cohere/m", &nothing, None),
         ("anthropic/m", &seed, Some("seed")),
         ("deepseek/m", &seed, Some("seed")),
         ("openai/gpt-4o", &seed, None),
@@ -172,6 +241,7 @@ fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told
         ("openai/gpt-5-mini", &narrow, Some("top_p")),
         ("openai/gpt-5-mini", &usual, None),
         ("openai/gpt-4o", &cold, None),
+        ("openai/gpt-5-chat-latest", &cold, None),
     ] {
         let request = ChatRequest { model: model.to_owned(), ..request.clone() };
         assert_eq!(models.leaves_out(None, &request).unwrap(), field, "{model}");

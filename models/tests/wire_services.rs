@@ -211,6 +211,42 @@ async fn given_gemini_when_it_chats_embeds_and_lists_then_shapes_are_its_own() {
 }
 
 #[tokio::test]
+async fn given_a_service_that_withholds_an_answer_when_it_ends_then_it_is_no_whole_one_and_is_not_asked_for_again() {
+    let openai = [
+        json!({"choices": [{"delta": {"content": "half"}, "finish_reason": "content_filter"}]}),
+        json!({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3}}),
+    ];
+    let refused = [
+        json!({"choices": [{"delta": {"content": null, "refusal": "I can't"}, "finish_reason": null}]}),
+        json!({"choices": [{"delta": {}, "finish_reason": "stop"}]}),
+    ];
+    let anthropic = [
+        json!({"type": "message_start", "message": {"usage": {"input_tokens": 12, "output_tokens": 1}}}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "refusal"}, "usage": {"output_tokens": 3}}),
+        json!({"type": "message_stop"}),
+    ];
+    let usage = json!({"promptTokenCount": 12, "candidatesTokenCount": 3});
+    let gemini = [
+        json!({"candidates": [{"content": {"parts": [{"text": "half"}]}}]}),
+        json!({"candidates": [{"finishReason": "PROHIBITED_CONTENT"}], "usageMetadata": usage}),
+    ];
+    let blocked = [json!({"promptFeedback": {"blockReason": "SAFETY"}})];
+    for (name, events, reason) in [
+        ("openai", openai.as_slice(), "content_filter"),
+        ("openai", refused.as_slice(), "refusal"),
+        ("anthropic", anthropic.as_slice(), "refusal"),
+        ("gemini", gemini.as_slice(), "PROHIBITED_CONTENT"),
+        ("gemini", blocked.as_slice(), "SAFETY"),
+    ] {
+        let server = MockServer::start().await;
+        Mock::given(method("POST")).respond_with(sse(events)).mount(&server).await;
+        let error = chat(&at(name, &server), ask("m", "x")).await.unwrap_err();
+        assert_eq!((error.code(), error.retryable()), ("model_bad_response", false), "{name}: {error}");
+        assert!(error.to_string().contains(&format!("it withheld the answer: {reason}")), "{name}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn given_gemini_when_it_refuses_then_the_error_says_why() {
     for (body, code) in [
         (json!({"promptFeedback": {"blockReason": "SAFETY"}}), "model_bad_response"),
@@ -315,6 +351,24 @@ async fn given_the_dialects_of_openais_protocol_when_a_chat_is_sent_then_each_se
         assert_eq!((answered.text.as_str(), answered.usage.prompt_tokens), ("ok", 4), "{name}");
         let sent: Value = server.received_requests().await.unwrap()[0].body_json().unwrap();
         assert!(has_not.iter().all(|field| sent.get(field).is_none()), "{name}: {sent}");
+    }
+}
+
+#[tokio::test]
+async fn given_penalties_when_a_chat_is_sent_then_each_service_gets_them_under_its_own_names() {
+    let penalized = ChatRequest { frequency_penalty: Some(0.5), presence_penalty: Some(0.25), ..ask("m", "x") };
+    let usual = ["/frequency_penalty", "/presence_penalty"];
+    let gemini = ["/generationConfig/frequencyPenalty", "/generationConfig/presencePenalty"];
+    let ollama = ["/options/frequency_penalty", "/options/presence_penalty"];
+    let alike = ["openai", "azure", "mistral", "deepseek", "openrouter", "together", "lmstudio", "vllm", "llamacpp"];
+    let alike = alike.into_iter().map(|name| (name, usual));
+    for (name, fields) in alike.chain([("cohere", usual), ("gemini", gemini), ("ollama", ollama)]) {
+        let server = MockServer::start().await;
+        Mock::given(method("POST")).respond_with(ResponseTemplate::new(400)).mount(&server).await;
+        chat(&at(name, &server), penalized.clone()).await.unwrap_err();
+        let sent: Value = server.received_requests().await.unwrap()[0].body_json().unwrap();
+        let found = fields.map(|field| sent.pointer(field).cloned());
+        assert_eq!(found, [Some(json!(0.5)), Some(json!(0.25))], "{name}: {sent}");
     }
 }
 

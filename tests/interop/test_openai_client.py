@@ -97,11 +97,16 @@ def test_errors_are_those_that_the_client_knows(client):
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(model="default", messages=say("x"), n=2)
     assert refused.value.param == "n" and refused.value.code == "invalid_request"
-    for name, value in {"logprobs": True, "top_logprobs": 2, "logit_bias": {"1": -100}, "presence_penalty": 1, "reasoning_effort": "high"}.items():
+    for name, value in {"logprobs": True, "top_logprobs": 2, "logit_bias": {"1": -100}, "presence_penalty": 3, "reasoning_effort": "high"}.items():
         for model in ("default", "agent/react"):
             with pytest.raises(openai.BadRequestError) as refused:
                 client.chat.completions.create(model=model, messages=say("x"), **{name: value})
             assert refused.value.param == name and name in refused.value.message, refused.value
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="agent/react", messages=say("x"), frequency_penalty=1)
+    assert refused.value.param == "frequency_penalty"
+    penalties = {"frequency_penalty": 0.5, "presence_penalty": -0.5}
+    assert client.chat.completions.create(model="default", messages=say("hello"), **penalties).choices[0].message.content
     defaults = {"n": 1, "logprobs": False, "logit_bias": {}, "presence_penalty": 0, "user": "ann", "store": False}
     assert client.chat.completions.create(model="default", messages=say("hello"), **defaults).choices[0].message.content
     with pytest.raises(openai.BadRequestError):

@@ -49,6 +49,7 @@ struct Entry {
     account: Account,
     provider: String,
     model: String,
+    estimated: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -59,8 +60,8 @@ struct Sum {
 
 impl Meter for Ledger {
     fn record(&self, account: &Account, call: MeteredCall) {
-        let MeteredCall { provider, model, usage, cost_usd } = call;
-        let entry = Entry { account: account.clone(), provider, model };
+        let MeteredCall { provider, model, usage, cost_usd, estimated } = call;
+        let entry = Entry { account: account.clone(), provider, model, estimated };
         let mut sums = self.shared.sums.lock();
         if sums.len() >= MAX_SUMS && !sums.contains_key(&entry) {
             tracing::warn!(
@@ -137,13 +138,15 @@ impl Ledger {
 }
 
 fn event(entry: Entry, sum: Sum) -> FinetuneEvent {
-    let Entry { account, provider, model } = entry;
+    let Entry { account, provider, model, estimated } = entry;
+    let purpose = account.purpose.as_str();
     ModelUsed {
         use_id: EventId::new(),
         // It was one where it came from.
         namespace: account.namespace.parse().unwrap_or_default(),
         session: account.session,
-        purpose: account.purpose.as_str().to_owned(),
+        // Sums tell estimates apart from counts.
+        purpose: if estimated { format!("{purpose} (estimated)") } else { purpose.to_owned() },
         provider,
         model,
         calls: sum.calls,
@@ -206,7 +209,7 @@ mod tests {
 
     fn call(model: &str, prompt_tokens: u64, cost_usd: Option<f64>) -> MeteredCall {
         let usage = Tokens { prompt_tokens, completion_tokens: 1 };
-        MeteredCall { provider: "openai".into(), model: model.into(), usage, cost_usd }
+        MeteredCall { provider: "openai".into(), model: model.into(), usage, cost_usd, estimated: false }
     }
 
     fn used(events: Vec<FinetuneEvent>) -> Vec<ModelUsed> {
@@ -225,14 +228,18 @@ mod tests {
         ledger.record(&team, call("a", 20, Some(0.25)));
         ledger.record(&team, call("b", 5, None));
         ledger.record(&talk, call("a", 7, None));
+        ledger.record(&team, MeteredCall { estimated: true, ..call("a", 3, None) });
         let found = used(ledger.take());
         let shown: Vec<_> = found
             .iter()
             .map(|used| (used.purpose.as_str(), used.model.as_str(), used.calls, used.usage.prompt_tokens))
             .collect();
-        assert_eq!(shown, [("chat", "a", 2, 30), ("chat", "b", 1, 5), ("memory", "a", 1, 7)]);
+        assert_eq!(
+            shown,
+            [("chat", "a", 2, 30), ("chat (estimated)", "a", 1, 3), ("chat", "b", 1, 5), ("memory", "a", 1, 7)]
+        );
         assert_eq!((found[0].usage.cost_usd, found[0].usage.completion_tokens), (Some(0.75), 2));
-        assert_eq!((found[2].session.as_deref(), found[2].namespace.as_str()), (Some("s"), "team"));
+        assert_eq!((found[3].session.as_deref(), found[3].namespace.as_str()), (Some("s"), "team"));
         assert_ne!(found[0].use_id, found[1].use_id);
         assert!(ledger.take().is_empty());
     }

@@ -61,12 +61,10 @@ pub struct CompletionBody {
     /// Other chances of tokens; only an empty object.
     #[schema(value_type = Option<Object>)]
     pub logit_bias: Option<Value>,
-    /// Only 0.
-    #[schema(value_type = Option<Object>)]
-    pub frequency_penalty: Option<Value>,
-    /// Only 0.
-    #[schema(value_type = Option<Object>)]
-    pub presence_penalty: Option<Value>,
+    /// For each time that the answer has a token, -2 to 2; where the model's service has it.
+    pub frequency_penalty: Option<f32>,
+    /// Once the answer has a token, -2 to 2; where the model's service has it.
+    pub presence_penalty: Option<f32>,
     /// The older form of `tools`; only an empty list.
     #[schema(value_type = Option<Object>)]
     pub functions: Option<Value>,

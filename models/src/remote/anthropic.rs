@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::gathered::{Gathered, Schema};
-use super::protocol::{Fault, Listed, Protocol, first_given, json};
+use super::protocol::{Fault, Listed, Protocol, changes, first_given, json};
 use super::{number, set};
 use crate::http::Call;
 use crate::http::refusal::message_of;
@@ -38,8 +38,10 @@ impl Protocol for Anthropic {
     fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
         first_given(&[
             ("seed", request.seed.is_some()),
-            ("min_p", request.min_p.is_some()),
-            ("repeat_penalty", request.repeat_penalty.is_some()),
+            ("min_p", changes(request.min_p, 0.0)),
+            ("repeat_penalty", changes(request.repeat_penalty, 1.0)),
+            ("frequency_penalty", changes(request.frequency_penalty, 0.0)),
+            ("presence_penalty", changes(request.presence_penalty, 0.0)),
         ])
     }
 
@@ -64,6 +66,7 @@ impl Protocol for Anthropic {
             Event::ContentBlockStop { index } => take_answer(index, gathered, sink)?,
             Event::MessageDelta { delta, usage } => {
                 gathered.usage.completion_tokens = usage.output_tokens;
+                gathered.withheld = delta.stop_reason.clone().filter(|reason| reason == "refusal");
                 gathered.finish = delta.stop_reason.map(|reason| match reason.as_str() {
                     "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
                     "tool_use" => FinishReason::ToolCalls,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::gathered::Gathered;
 use super::openai::wire_tools;
-use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, first_given, json};
+use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, changes, first_given, json};
 use super::{number, set};
 use crate::http::Call;
 use crate::http::refusal::message_of;
@@ -27,6 +27,8 @@ impl Protocol for Cohere {
         set(&mut body, "temperature", request.temperature.map(number));
         set(&mut body, "p", request.top_p.map(number));
         set(&mut body, "k", request.top_k.map(Value::from));
+        set(&mut body, "frequency_penalty", request.frequency_penalty.map(number));
+        set(&mut body, "presence_penalty", request.presence_penalty.map(number));
         set(&mut body, "max_tokens", request.max_tokens.map(Value::from));
         set(&mut body, "seed", request.seed.map(Value::from));
         set(&mut body, "stop_sequences", (!request.stop.is_empty()).then(|| json!(request.stop)));
@@ -41,7 +43,12 @@ impl Protocol for Cohere {
     }
 
     fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
-        first_given(&[("min_p", request.min_p.is_some()), ("repeat_penalty", request.repeat_penalty.is_some())])
+        first_given(&[
+            ("min_p", changes(request.min_p, 0.0)),
+            ("repeat_penalty", changes(request.repeat_penalty, 1.0)),
+            ("frequency_penalty", is_beyond(request.frequency_penalty)),
+            ("presence_penalty", is_beyond(request.presence_penalty)),
+        ])
     }
 
     fn gather(
@@ -178,6 +185,11 @@ impl Protocol for Cohere {
         }
         json::<Answer>(body).map(|answer| Some(answer.tokens.len()))
     }
+}
+
+/// The service has penalties of 0 to 1.
+fn is_beyond(penalty: Option<f32>) -> bool {
+    penalty.is_some_and(|penalty| !(0.0..=1.0).contains(&penalty))
 }
 
 fn wire_message(message: &Message) -> Value {

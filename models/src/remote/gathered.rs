@@ -17,6 +17,8 @@ pub(super) struct Gathered {
     calls: BTreeMap<usize, PartialCall>,
     pub(super) usage: Usage,
     pub(super) finish: Option<FinishReason>,
+    /// What the service calls the reason for which it withheld the answer or the rest of it.
+    pub(super) withheld: Option<String>,
     pub(super) schema: Schema,
 }
 
@@ -55,6 +57,12 @@ impl Gathered {
             sink.delta(text);
             self.text.push_str(text);
         }
+    }
+
+    /// Bytes of what came: of the text and of calls.
+    pub(super) fn bytes(&self) -> usize {
+        let calls = self.calls.values().map(|call| call.name.len() + call.arguments.len());
+        self.text.len() + calls.sum::<usize>()
     }
 
     /// Pieces of the call at `index`.

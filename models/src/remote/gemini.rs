@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::gathered::Gathered;
 use super::openai::encoded;
-use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, first_given, json};
+use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, changes, first_given, json};
 use super::{number, set};
 use crate::http::Call;
 use crate::http::refusal::message_of;
@@ -17,6 +17,9 @@ use crate::provider::{ChatRequest, DeltaSink, EmbedPurpose, FinishReason, Messag
 /// What the API documents for calls whose signature is not known: newer models want one with each call of theirs, and a conversation may
 /// come from another model.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// Reasons that end an answer because of what it says; asked again, it ends so again.
+const WITHHELD: [&str; 6] = ["SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"];
 
 /// The Gemini protocol.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +37,7 @@ impl Protocol for Gemini {
     }
 
     fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
-        first_given(&[("min_p", request.min_p.is_some()), ("repeat_penalty", request.repeat_penalty.is_some())])
+        first_given(&[("min_p", changes(request.min_p, 0.0)), ("repeat_penalty", changes(request.repeat_penalty, 1.0))])
     }
 
     fn gather(
@@ -49,7 +52,7 @@ impl Protocol for Gemini {
             return Err(if matches!(error.code, 429 | 503) { Fault::Busy(said) } else { Fault::Broken(said) });
         }
         if let Some(reason) = chunk.prompt_feedback.and_then(|feedback| feedback.block_reason) {
-            return Err(Fault::Broken(format!("it blocked the prompt: {reason}")));
+            gathered.withheld = Some(reason);
         }
         if let Some(usage) = chunk.usage_metadata {
             let completion_tokens = usage.candidates_token_count + usage.thoughts_token_count;
@@ -68,6 +71,10 @@ impl Protocol for Gemini {
             gathered.finish = Some(match reason.as_str() {
                 "STOP" | "FINISH_REASON_UNSPECIFIED" => FinishReason::Stop,
                 "MAX_TOKENS" => FinishReason::Length,
+                withheld if WITHHELD.contains(&withheld) => {
+                    gathered.withheld = Some(reason);
+                    FinishReason::Stop
+                }
                 other => return Err(Fault::Broken(format!("it ended its answer because of {other}"))),
             });
         }
@@ -196,6 +203,8 @@ fn config(request: &ChatRequest) -> Value {
     set(&mut config, "temperature", request.temperature.map(number));
     set(&mut config, "topP", request.top_p.map(number));
     set(&mut config, "topK", request.top_k.map(Value::from));
+    set(&mut config, "frequencyPenalty", request.frequency_penalty.map(number));
+    set(&mut config, "presencePenalty", request.presence_penalty.map(number));
     set(&mut config, "maxOutputTokens", request.max_tokens.map(Value::from));
     set(&mut config, "seed", request.seed.map(|seed| json!((seed ^ (seed >> 31)) & 0x7fff_ffff)));
     set(&mut config, "stopSequences", (!request.stop.is_empty()).then(|| json!(request.stop)));

@@ -3,6 +3,7 @@
 
 mod anthropic;
 mod cohere;
+mod cut;
 mod gathered;
 mod gemini;
 mod ollama;
@@ -31,7 +32,7 @@ use crate::provider::{
     RerankRequest, Usage,
 };
 use crate::settings::ModelSettings;
-use gathered::Gathered;
+use cut::Underway;
 use protocol::{EmbedPart, Fault, Framing, Protocol};
 use table::{Spec, Wire};
 
@@ -147,14 +148,11 @@ impl Remote {
         ModelError::unsupported(self.spec.name, what)
     }
 
-    async fn stream(
-        &self,
-        request: &ChatRequest,
-        sink: &mut dyn DeltaSink,
-        gathered: &mut Gathered,
-    ) -> Result<(), ModelError> {
+    async fn stream(&self, request: &ChatRequest, underway: &mut Underway<'_>) -> Result<(), ModelError> {
         let call = self.protocol.chat(request).ok_or_else(|| self.unsupported("chat"))?;
         let response = self.server.send(&call).await.map_err(|error| self.explain(error, &request.model))?;
+        underway.begun = true;
+        let Underway { sink, gathered, .. } = underway;
         let framing = self.protocol.framing();
         let mut events = SseParser::default();
         let mut ended = for_each_line(&self.server, response, |line| {
@@ -165,12 +163,17 @@ impl Remote {
                 Framing::JsonLines => Some(line.to_vec()),
             };
             let Some(event) = event.filter(|event| !event.is_empty()) else { return Ok(ControlFlow::Continue(())) };
-            self.protocol.gather(&event, gathered, sink).map_err(|fault| self.faulty(fault, &request.model))
+            self.protocol.gather(&event, gathered, &mut **sink).map_err(|fault| self.faulty(fault, &request.model))
         })
         .await?;
         if let Some(event) = events.finish().filter(|event| !ended && !event.is_empty()) {
-            let last = self.protocol.gather(&event, gathered, sink);
+            let last = self.protocol.gather(&event, gathered, &mut **sink);
             ended = last.map_err(|fault| self.faulty(fault, &request.model))?.is_break();
+        }
+        if let Some(reason) = &gathered.withheld {
+            let said = format!("it withheld the answer: {reason}; ask for something else, or choose another model");
+            // With its status it is no failure that may pass.
+            return Err(self.server.bad_response(Some(200), said));
         }
         // Some servers end without the mark; the finish reason says that the answer is whole.
         if !ended && gathered.finish.is_none() {
@@ -287,20 +290,20 @@ impl Provider for Remote {
         if request.grammar.is_some() {
             return Err(self.unsupported("hold an answer to a grammar"));
         }
-        let mut gathered = Gathered::of(&request);
+        let mut underway = Underway::new(self.spec.name, &request, sink);
         let outcome = tokio::select! {
             biased;
             // Dropping the other branch drops the connection, which is how the server learns of it.
             () = cancel.cancelled() => None,
-            outcome = self.server.within(self.stream(&request, sink, &mut gathered)) => Some(outcome),
+            outcome = self.server.within(self.stream(&request, &mut underway)) => Some(outcome),
         };
         match outcome {
             Some(Err(error)) => {
-                sink.used(gathered.usage);
+                underway.broken();
                 Err(error)
             }
-            Some(Ok(())) => Ok(gathered.into_reply(request.model, false)),
-            None => Ok(gathered.into_reply(request.model, true)),
+            Some(Ok(())) => Ok(underway.whole()),
+            None => Ok(underway.cancelled()),
         }
     }
 

@@ -119,6 +119,8 @@ fn chat_body(request: &ChatRequest, context_tokens: usize) -> Value {
     set(&mut options, "top_k", request.top_k.map(Value::from));
     set(&mut options, "min_p", request.min_p.map(number));
     set(&mut options, "repeat_penalty", request.repeat_penalty.map(number));
+    set(&mut options, "frequency_penalty", request.frequency_penalty.map(number));
+    set(&mut options, "presence_penalty", request.presence_penalty.map(number));
     set(&mut options, "num_predict", request.max_tokens.map(Value::from));
     set(&mut options, "seed", request.seed.map(Value::from));
     set(&mut options, "stop", (!request.stop.is_empty()).then(|| json!(request.stop)));
@@ -237,10 +239,15 @@ mod tests {
             model: "m".into(),
             messages: vec![Message::user("time?"), assistant, Message::tool("c1", "12:00")],
             max_tokens: Some(7),
+            frequency_penalty: Some(0.5),
+            presence_penalty: Some(-0.5),
             ..ChatRequest::default()
         };
         let body = chat_body(&request, 4096);
-        assert_eq!(body["options"], json!({"num_ctx": 4096, "num_predict": 7}));
+        assert_eq!(
+            body["options"],
+            json!({"num_ctx": 4096, "num_predict": 7, "frequency_penalty": 0.5, "presence_penalty": -0.5})
+        );
         assert_eq!(body["messages"][1]["tool_calls"][0]["function"]["arguments"], json!({"zone": "UTC"}));
         assert_eq!(body["messages"][2], json!({"role": "tool", "content": "12:00", "tool_name": "clock"}));
     }

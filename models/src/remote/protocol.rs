@@ -173,6 +173,11 @@ pub(super) fn first_given(fields: &[(&'static str, bool)]) -> Option<&'static st
     fields.iter().find(|(_, given)| *given).map(|(name, _)| *name)
 }
 
+/// Whether a number is given that changes something: clients write out what does not.
+pub(super) fn changes(given: Option<f32>, nothing: f32) -> bool {
+    given.is_some_and(|given| given != nothing)
+}
+
 /// Reads JSON, or says what is wrong with it.
 pub(super) fn json<'b, T: serde::Deserialize<'b>>(body: &'b [u8]) -> Result<T, Fault> {
     serde_json::from_slice(body).map_err(|error| {

@@ -96,12 +96,23 @@ pub(crate) const PROVIDERS: &[Spec] = &[
         "https://api.mistral.ai/v1",
         Dialect { stream_usage: false, seed: Some("random_seed"), short_ids: true, ..dialect::PLAIN },
     ),
-    hosted("groq", "https://api.groq.com/openai/v1", Dialect { max_tokens: "max_completion_tokens", ..dialect::PLAIN }),
-    // Knows JSON, but no schemas.
+    // Takes the fields of penalties, and says that none of its models heeds them.
+    hosted(
+        "groq",
+        "https://api.groq.com/openai/v1",
+        Dialect { max_tokens: "max_completion_tokens", penalties: false, ..dialect::PLAIN },
+    ),
+    // Knows JSON, but no schemas. Its reasoning model takes fields that say how it samples, and passes them over.
     hosted(
         "deepseek",
         "https://api.deepseek.com",
-        Dialect { json: JsonMode::Object, seed: None, embeds: false, ..dialect::PLAIN },
+        Dialect {
+            json: JsonMode::Object,
+            seed: None,
+            own_sampling: &["deepseek-reasoner"],
+            embeds: false,
+            ..dialect::PLAIN
+        },
     ),
     Spec {
         headers: &[("x-title", "riverrun")],

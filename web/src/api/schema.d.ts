@@ -2461,8 +2461,12 @@ export interface components {
         CompletionBody: {
             /** @description Not written; only null. */
             audio?: Record<string, never> | null;
-            /** @description Only 0. */
-            frequency_penalty?: Record<string, never> | null;
+            /**
+             * Format: float
+             * @description For each time that the answer has a token, -2 to 2; where the model's service has it.
+             * @default null
+             */
+            frequency_penalty: number | null;
             /** @description The older form of `tool_choice`; only `auto` or `none`. */
             function_call?: Record<string, never> | null;
             /** @description The older form of `tools`; only an empty list. */
@@ -2517,8 +2521,12 @@ export interface components {
              * @default null
              */
             parallel_tool_calls: boolean | null;
-            /** @description Only 0. */
-            presence_penalty?: Record<string, never> | null;
+            /**
+             * Format: float
+             * @description Once the answer has a token, -2 to 2; where the model's service has it.
+             * @default null
+             */
+            presence_penalty: number | null;
             /** @description Not passed on; only `none`. */
             reasoning_effort?: Record<string, never> | null;
             /**

@@ -317,6 +317,8 @@ impl Driver {
         };
         // Dropping the call closes a connection at once; the in-process runtime stops at its next token.
         cancel.cancel();
+        let used = self.priced(heard.given_up());
+        self.failed += used;
         Err(interrupted)
     }
 

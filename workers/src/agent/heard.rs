@@ -25,6 +25,11 @@ impl Heard {
         }
         self.used
     }
+
+    /// What a call used that was given up. Its words are nobody's any more.
+    pub(super) fn given_up(self) -> Tokens {
+        self.used
+    }
 }
 
 impl DeltaSink for Heard {

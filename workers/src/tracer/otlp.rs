@@ -1,6 +1,6 @@
 //! Spans as OTLP over HTTP has them (<https://opentelemetry.io/docs/specs/otlp/#otlphttp>): protobuf, one POST a batch.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
@@ -185,8 +185,15 @@ fn resource(config: &OtlpConfig) -> Resource {
 }
 
 fn retry_after(response: &Response) -> Option<Duration> {
-    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
+    let told = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    wait_of(told.trim(), SystemTime::now()).map(|wait| wait.min(MAX_RETRY_AFTER))
+}
+
+/// `Retry-After`, in seconds or as a date.
+fn wait_of(told: &str, now: SystemTime) -> Option<Duration> {
+    let until = |at: SystemTime| at.duration_since(now).unwrap_or(Duration::ZERO);
+    let seconds = told.parse().ok().map(Duration::from_secs);
+    seconds.or_else(|| httpdate::parse_http_date(told).ok().map(until))
 }
 
 async fn read(response: Response) -> Vec<u8> {
@@ -277,5 +284,24 @@ fn any(value: &Value) -> ProtoValue {
         Value::Text(text) => ProtoValue::StringValue(text.clone()),
         Value::Int(number) => ProtoValue::IntValue(*number),
         Value::Float(number) => ProtoValue::DoubleValue(*number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_service_that_asks_for_a_pause_when_it_is_read_then_seconds_and_dates_both_count() {
+        let now = httpdate::parse_http_date("Wed, 21 Oct 2026 07:28:00 GMT").unwrap();
+        for (told, wait) in [
+            ("7", Some(7)),
+            ("Wed, 21 Oct 2026 07:28:30 GMT", Some(30)),
+            ("Wed, 21 Oct 2026 07:27:30 GMT", Some(0)),
+            ("soon", None),
+            ("-1", None),
+        ] {
+            assert_eq!(wait_of(told, now), wait.map(Duration::from_secs), "{told}");
+        }
     }
 }

@@ -72,6 +72,9 @@ fn check_form(checks: &mut Checks, body: &CompletionBody) {
     checks.require(is_word(&body.tool_choice, &["auto", "none"]), "tool_choice", "is the agent's own; leave it out");
     let kind = body.response_format.as_ref().map(|format| format["type"].clone()).filter(|kind| !kind.is_null());
     checks.require(is_word(&kind, &["text"]), "response_format", "can only be text for an agent");
+    for (name, given) in [("frequency_penalty", body.frequency_penalty), ("presence_penalty", body.presence_penalty)] {
+        checks.require(given.is_none_or(|given| given == 0.0), name, "can only be 0 for an agent; leave it out");
+    }
     let stops = body.stop.as_ref().is_some_and(|stop| !stop.is_empty());
     checks.require(!stops, "stop", "ends no answer of an agent; leave it out");
 }
@@ -177,6 +180,8 @@ mod tests {
             ("response_format", json!({"type": "json_object"})),
             ("stop", json!(["end"])),
             ("logprobs", json!(true)),
+            ("frequency_penalty", json!(0.5)),
+            ("presence_penalty", json!(-1)),
         ] {
             assert_eq!(read(field, value).unwrap_err().problem().errors[0].field, field);
         }
@@ -185,6 +190,8 @@ mod tests {
             ("tool_choice", json!("auto")),
             ("response_format", json!({"type": "text"})),
             ("stop", json!([])),
+            ("frequency_penalty", json!(0)),
+            ("presence_penalty", json!(0.0)),
             ("max_tokens", json!(1_000)),
         ] {
             assert!(read(field, value).is_ok(), "{field}");

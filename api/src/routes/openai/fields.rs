@@ -25,13 +25,11 @@ fn field<'b>(name: &'static str, given: &'b Option<Value>, passes: fn(&Value) ->
     Field { name, given: given.as_ref(), passes, fix }
 }
 
-fn fields(body: &CompletionBody) -> [Field<'_>; 14] {
+fn fields(body: &CompletionBody) -> [Field<'_>; 12] {
     [
         field("logprobs", &body.logprobs, is_false, "can only be false: probabilities of tokens are not told"),
         field("top_logprobs", &body.top_logprobs, is_zero, "can only be 0: probabilities of tokens are not told"),
         field("logit_bias", &body.logit_bias, is_empty, "can only be empty: tokens have other numbers in every model"),
-        field("frequency_penalty", &body.frequency_penalty, is_zero, "can only be 0; local models take repeat_penalty"),
-        field("presence_penalty", &body.presence_penalty, is_zero, "can only be 0; local models take repeat_penalty"),
         field("functions", &body.functions, is_empty, "are not read; give tools"),
         field("function_call", &body.function_call, calls_nothing, "is not read; give tool_choice"),
         field("modalities", &body.modalities, is_text, "can only be [\"text\"]"),
@@ -120,7 +118,7 @@ mod tests {
     #[test]
     fn given_values_that_can_not_be_had_when_they_are_checked_then_each_field_is_named() {
         let asked = json!({
-            "logprobs": true, "top_logprobs": 3, "logit_bias": {"50256": -100}, "frequency_penalty": 0.5, "presence_penalty": -1,
+            "logprobs": true, "top_logprobs": 3, "logit_bias": {"50256": -100},
             "functions": [{"name": "f"}], "function_call": {"name": "f"}, "modalities": ["text", "audio"], "audio": {"voice": "alloy"},
             "web_search_options": {}, "reasoning_effort": "high", "verbosity": "low", "store": true, "service_tier": "flex",
         });

@@ -1,5 +1,7 @@
 //! From the fields of OpenAI's API to a request of the adapter. What can't be honoured is refused, not ignored.
 
+use std::ops::RangeInclusive;
+
 use riverrun_models::{ChatRequest, Grammar, Message, Role, ToolCall, ToolSpec};
 use serde_json::{Value, json};
 
@@ -22,10 +24,9 @@ pub(super) fn chat_request(body: CompletionBody) -> Result<(ChatRequest, Option<
     fields::check(&mut checks, &body);
     let messages = messages(&mut checks, body.messages);
     checks.require(body.n.is_none_or(|n| n == 1), "n", "must be 1");
-    if let Some(temperature) = body.temperature {
-        let fault = format!("is {temperature}, which is not between 0 and 2");
-        checks.require((0.0..=2.0).contains(&temperature), "temperature", fault);
-    }
+    between(&mut checks, "temperature", body.temperature, 0.0..=2.0);
+    between(&mut checks, "frequency_penalty", body.frequency_penalty, -2.0..=2.0);
+    between(&mut checks, "presence_penalty", body.presence_penalty, -2.0..=2.0);
     let tools = tools(&mut checks, body.tools.unwrap_or_default().into_iter().map(|tool| tool.function));
     let (tools, forced) = choose(&mut checks, body.tool_choice.as_ref(), tools);
     let (response_schema, grammar) = match &forced {
@@ -47,11 +48,21 @@ pub(super) fn chat_request(body: CompletionBody) -> Result<(ChatRequest, Option<
         top_k: body.top_k,
         min_p: body.min_p,
         repeat_penalty: body.repeat_penalty,
+        frequency_penalty: body.frequency_penalty,
+        presence_penalty: body.presence_penalty,
         max_tokens: body.max_completion_tokens.or(body.max_tokens),
         stop,
         seed: body.seed.map(i64::cast_unsigned),
     };
     Ok((request, forced))
+}
+
+/// A number that is given stands within its bounds.
+fn between(checks: &mut Checks, field: &str, given: Option<f32>, bounds: RangeInclusive<f32>) {
+    if let Some(given) = given {
+        let fault = format!("is {given}, which is not between {} and {}", bounds.start(), bounds.end());
+        checks.require(bounds.contains(&given), field, fault);
+    }
 }
 
 /// The messages, with their texts.
@@ -181,6 +192,7 @@ mod tests {
     fn given_bodies_of_clients_when_they_are_read_then_every_form_of_a_field_counts() {
         let read = request(json!({
             "model": "default", "user": "ignored", "n": 1, "max_completion_tokens": 7, "stop": "x", "seed": -1,
+            "frequency_penalty": 0.5, "presence_penalty": -1,
             "messages": [
                 {"role": "developer", "content": "be short"},
                 {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
@@ -195,6 +207,7 @@ mod tests {
             (read.model.as_str(), read.max_tokens, read.stop.as_slice()),
             ("", Some(7), ["x".to_owned()].as_slice())
         );
+        assert_eq!((read.frequency_penalty, read.presence_penalty), (Some(0.5), Some(-1.0)));
         assert_eq!((read.messages[0].role, read.messages[1].content.as_str()), (Role::System, "a\nb"));
         assert_eq!(read.messages[2].tool_calls[0].arguments, json!({"a": 1}));
         assert_eq!(read.tools[0].parameters["type"], "object");
@@ -242,6 +255,8 @@ mod tests {
                 "messages[0].function_call",
             ),
             (json!({"messages": user, "temperature": 3}), "temperature"),
+            (json!({"messages": user, "frequency_penalty": 2.5}), "frequency_penalty"),
+            (json!({"messages": user, "presence_penalty": -3}), "presence_penalty"),
             (json!({"messages": user, "tool_choice": "required", "tools": []}), "tool_choice"),
             (json!({"messages": user, "tool_choice": {"type": "function", "function": {"name": "f"}}}), "tool_choice"),
             (json!({"messages": user, "response_format": {"type": "yaml"}}), "response_format.type"),

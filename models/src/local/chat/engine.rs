@@ -14,8 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::constraint::Constraints;
 use super::generate::{BATCH_TOKENS, Generated, Job, Session};
+use super::memory::Work;
 use super::prompt::ControlTokens;
 use super::sampling::Sampling;
+use super::tally::Tally;
 use super::template::{CHATML, ChatTemplate};
 use super::{NAME, tool_calls};
 use crate::error::ModelError;
@@ -52,6 +54,15 @@ impl EngineSettings {
             queue_wait: settings.idle_timeout,
             timeout: settings.timeout,
             scratch: settings.cache_dir.clone(),
+        }
+    }
+
+    /// What a model is loaded for.
+    pub(super) fn work(&self) -> Work {
+        Work {
+            context_tokens: self.context_tokens as u64,
+            requests: self.parallel as u64,
+            batch_tokens: BATCH_TOKENS as u64,
         }
     }
 }
@@ -138,6 +149,7 @@ impl Engine {
         let (deltas, mut pieces) = mpsc::channel(DELTA_QUEUE);
         let (started, mut when_started) = oneshot::channel();
         let (done, when_done) = oneshot::channel();
+        let prompt_tokens = prepared.prompt.len();
         let job = Job {
             prompt: prepared.prompt,
             sampler: prepared.sampler,
@@ -158,9 +170,10 @@ impl Engine {
             () = cancel.cancelled() => return Ok(self.cancelled()),
             begun = &mut when_started => begun.map_err(|_| self.died())?,
         }
+        let mut tally = Tally::of(prompt_tokens, sink);
         let finished = tokio::time::timeout(self.settings.timeout, async {
             while let Some(piece) = pieces.recv().await {
-                sink.delta(&piece);
+                tally.delta(&piece);
             }
             when_done.await.map_err(|_| self.died())?
         });
@@ -169,7 +182,8 @@ impl Engine {
             limit: self.settings.timeout,
             what: " for the whole answer",
         })??;
-        self.reply(&request, generated, sink)
+        tally.told();
+        self.reply(&request, generated, &mut tally)
     }
 
     /// Puts a job into the queue; false when cancelled while waiting for a place.

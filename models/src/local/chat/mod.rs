@@ -3,11 +3,13 @@
 mod constraint;
 mod engine;
 mod generate;
+mod memory;
 mod output;
 mod prefix;
 mod prompt;
 mod sampling;
 mod schedule;
+mod tally;
 mod template;
 mod tool_calls;
 
@@ -21,6 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
 
+use super::gguf::Header;
 use super::store::Found;
 use super::{NAME, adapter};
 use crate::error::ModelError;
@@ -28,9 +31,9 @@ use crate::provider::{ChatReply, ChatRequest, DeltaSink};
 use crate::settings::ModelSettings;
 
 use engine::{Engine, EngineSettings};
+use memory::Demand;
 
-/// The loaded chat models. At most so many, with weights of at most so many bytes, at once; the least recently used idle ones make room for
-/// another.
+/// The loaded chat models. At most so many, that take at most so many bytes, at once; the least recently used idle ones make room for another.
 pub(super) struct ChatEngines {
     settings: EngineSettings,
     room: Room,
@@ -62,7 +65,15 @@ struct Slot {
     engine: Arc<OnceCell<Arc<Engine>>>,
     users: usize,
     last_used: u64,
+    load: Load,
+}
+
+/// A model to load.
+#[derive(Debug, Clone, Copy)]
+struct Load {
     weights: Weights,
+    /// Bytes that it takes once it is loaded.
+    memory: u64,
 }
 
 /// The files of a model's weights, as far as they tell one from another under the same name.
@@ -152,15 +163,8 @@ impl ChatEngines {
     async fn acquire(&self, found: &Found) -> Result<(Arc<Engine>, InUse), ModelError> {
         let path = found.folder.join("model.gguf");
         let weights = Weights::of(&path, found.adapter.as_deref());
-        let bytes = weights.bytes;
-        if bytes > self.room.bytes {
-            let reason = format!(
-                "model {:?} has {bytes} bytes of weights; RIVERRUN_MODEL_MEMORY_MB leaves room for {}",
-                found.name, self.room.bytes
-            );
-            return Err(ModelError::bad_request(NAME, reason));
-        }
-        let claim = self.claim(&found.name, weights);
+        let load = Load { weights, memory: self.memory_of(&found.name, &path, weights)? };
+        let claim = self.claim(&found.name, load);
         let in_use = tokio::time::timeout(self.wait, claim).await.map_err(|_| ModelError::RateLimited {
             provider: NAME.to_owned(),
             reason: "all loaded models are in use; RIVERRUN_MODEL_MAX_LOADED and RIVERRUN_MODEL_MEMORY_MB make room \
@@ -173,13 +177,23 @@ impl ChatEngines {
         Ok((engine, in_use))
     }
 
-    async fn claim(&self, name: &str, weights: Weights) -> InUse {
+    /// What a model takes once it is loaded, which is no more than there may be. Of one that is loaded it is known; else its header tells.
+    fn memory_of(&self, name: &str, path: &Path, weights: Weights) -> Result<u64, ModelError> {
+        let known = self.slots.map.lock().memory_of(name, weights);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let (shape, work) = (Header::read(path).shape, self.settings.work());
+        Demand::of(weights.bytes, &shape, work).within(self.room.bytes, name, &shape, work).map(Demand::total)
+    }
+
+    async fn claim(&self, name: &str, load: Load) -> InUse {
         loop {
             let freed = self.slots.freed.notified();
             tokio::pin!(freed);
             // Registered before looking, so that nothing that is freed meanwhile is missed.
             freed.as_mut().enable();
-            if let Some(engine) = self.slots.map.lock().claim(name, weights, self.room) {
+            if let Some(engine) = self.slots.map.lock().claim(name, load, self.room) {
                 return InUse { name: name.to_owned(), engine, slots: Arc::clone(&self.slots) };
             }
             freed.await;
@@ -189,11 +203,11 @@ impl ChatEngines {
 
 impl SlotMap {
     /// A place for a model; none while those in use leave no room.
-    fn claim(&mut self, name: &str, weights: Weights, room: Room) -> Option<Arc<OnceCell<Arc<Engine>>>> {
+    fn claim(&mut self, name: &str, load: Load, room: Room) -> Option<Arc<OnceCell<Arc<Engine>>>> {
         self.clock += 1;
         let clock = self.clock;
         // A model that was replaced under its name is another one; who uses the former goes on with it.
-        if self.slots.get(name).is_some_and(|slot| slot.weights != weights) {
+        if self.slots.get(name).is_some_and(|slot| slot.load.weights != load.weights) {
             self.slots.remove(name);
         }
         if let Some(slot) = self.slots.get_mut(name) {
@@ -201,19 +215,24 @@ impl SlotMap {
             slot.last_used = clock;
             return Some(Arc::clone(&slot.engine));
         }
-        while self.slots.len() >= room.models || self.bytes() + weights.bytes > room.bytes {
+        while self.slots.len() >= room.models || self.bytes().saturating_add(load.memory) > room.bytes {
             let idle = self.slots.iter().filter(|(_, slot)| slot.users == 0).min_by_key(|(_, slot)| slot.last_used);
             let victim = idle.map(|(name, _)| name.clone())?;
             tracing::debug!(model = %victim, "unloading a chat model to make room");
             self.slots.remove(&victim);
         }
         let engine = Arc::default();
-        self.slots.insert(name.to_owned(), Slot { engine: Arc::clone(&engine), users: 1, last_used: clock, weights });
+        self.slots.insert(name.to_owned(), Slot { engine: Arc::clone(&engine), users: 1, last_used: clock, load });
         Some(engine)
     }
 
+    fn memory_of(&self, name: &str, weights: Weights) -> Option<u64> {
+        let slot = self.slots.get(name).filter(|slot| slot.load.weights == weights);
+        slot.map(|slot| slot.load.memory)
+    }
+
     fn bytes(&self) -> u64 {
-        self.slots.values().map(|slot| slot.weights.bytes).sum()
+        self.slots.values().fold(0, |sum: u64, slot| sum.saturating_add(slot.load.memory))
     }
 }
 
@@ -228,8 +247,9 @@ async fn blocking<T: Send + 'static>(
 mod tests {
     use super::*;
 
-    fn of(bytes: u64) -> Weights {
-        Weights { bytes, written: Some(SystemTime::UNIX_EPOCH), adapted: None }
+    fn of(memory: u64) -> Load {
+        let weights = Weights { bytes: 1, written: Some(SystemTime::UNIX_EPOCH), adapted: None };
+        Load { weights, memory }
     }
 
     #[test]
@@ -238,7 +258,9 @@ mod tests {
         let mut map = SlotMap::default();
         let first = map.claim("a", of(1), room).unwrap();
         assert!(Arc::ptr_eq(&first, &map.claim("a", of(1), room).unwrap()));
-        let later = Weights { written: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1)), ..of(1) };
+        let weights = Weights { written: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1)), ..of(1).weights };
+        let later = Load { weights, ..of(1) };
+        assert_eq!((map.memory_of("a", of(2).weights), map.memory_of("a", weights)), (Some(1), None));
         assert!(!Arc::ptr_eq(&first, &map.claim("a", later, room).unwrap()));
         assert_eq!(names(&map), ["a"]);
     }

@@ -11,12 +11,14 @@ pub(in crate::remote) struct Dialect {
     pub(in crate::remote) seed: Option<&'static str>,
     /// What it knows of JSON.
     pub(in crate::remote) json: JsonMode,
-    /// Beginnings of the names of models that choose how they sample and refuse a request that says how.
+    /// Beginnings of the names of models that choose how they sample, and refuse a request that says how or pass it over.
     pub(in crate::remote) own_sampling: &'static [&'static str],
     /// Whether the ids of tool calls must be nine letters and digits.
     pub(in crate::remote) short_ids: bool,
     /// Whether it takes `top_k`, `min_p` and a repeat penalty, which OpenAI has not.
     pub(in crate::remote) sampling: bool,
+    /// Whether its models heed `frequency_penalty` and `presence_penalty`.
+    pub(in crate::remote) penalties: bool,
     /// The field of the repeat penalty.
     pub(in crate::remote) repeat: &'static str,
     /// Whether it has chat models.
@@ -42,7 +44,8 @@ pub(in crate::remote) struct Dialect {
 impl Dialect {
     /// Whether a model chooses by itself how it samples.
     pub(in crate::remote) fn samples_itself(&self, model: &str) -> bool {
-        self.own_sampling.iter().any(|start| model.starts_with(start))
+        // Those that only chat, as `gpt-5-chat-latest`, are told how to sample like the older ones.
+        self.own_sampling.iter().any(|start| model.starts_with(start)) && !model.contains("-chat")
     }
 }
 
@@ -72,6 +75,7 @@ pub(in crate::remote) const PLAIN: Dialect = Dialect {
     own_sampling: &[],
     short_ids: false,
     sampling: false,
+    penalties: true,
     repeat: "repetition_penalty",
     chats: true,
     lists: true,

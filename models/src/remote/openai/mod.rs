@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::gathered::Gathered;
-use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, first_given, json};
+use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, changes, first_given, json};
 use crate::http::Call;
 use crate::provider::{ChatRequest, DeltaSink, EmbedPurpose, FinishReason, ModelKind, Usage};
 use dialect::Dialect;
@@ -73,6 +73,9 @@ impl Protocol for OpenAi {
         let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(ControlFlow::Continue(())) };
         let delta = choice.delta.or(choice.message).unwrap_or_default();
         gathered.say(&delta.content.unwrap_or_default(), sink);
+        if delta.refusal.is_some_and(|said| !said.is_empty()) {
+            gathered.withheld = Some("refusal".to_owned());
+        }
         for call in delta.tool_calls.unwrap_or_default() {
             let id = call.id.unwrap_or_default();
             let index = call.index.unwrap_or_else(|| gathered.index_of(&id));
@@ -93,6 +96,11 @@ impl Protocol for OpenAi {
                 "length" | "model_length" => FinishReason::Length,
                 "tool_calls" | "function_call" => FinishReason::ToolCalls,
                 "error" => return Err("the model failed within its answer".into()),
+                // The count still comes.
+                "content_filter" => {
+                    gathered.withheld = Some(reason);
+                    FinishReason::Stop
+                }
                 _ => FinishReason::Stop,
             });
         }
@@ -184,17 +192,19 @@ impl Protocol for OpenAi {
     }
 
     fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
-        let Dialect { sampling, seed, .. } = self.dialect;
+        let Dialect { sampling, seed, penalties, .. } = self.dialect;
         let chooses = self.dialect.samples_itself(&request.model);
-        // 1 is what such models have, and changes nothing.
-        let changes = |value: Option<f32>| value.is_some_and(|value| value != 1.0);
+        let heeds_none = chooses || !penalties;
         first_given(&[
-            ("temperature", chooses && changes(request.temperature)),
-            ("top_p", chooses && changes(request.top_p)),
+            // 1 is what such models have.
+            ("temperature", chooses && changes(request.temperature, 1.0)),
+            ("top_p", chooses && changes(request.top_p, 1.0)),
             ("seed", seed.is_none() && request.seed.is_some()),
             ("top_k", !sampling && request.top_k.is_some()),
-            ("min_p", !sampling && request.min_p.is_some()),
-            ("repeat_penalty", !sampling && request.repeat_penalty.is_some()),
+            ("min_p", !sampling && changes(request.min_p, 0.0)),
+            ("repeat_penalty", !sampling && changes(request.repeat_penalty, 1.0)),
+            ("frequency_penalty", heeds_none && changes(request.frequency_penalty, 0.0)),
+            ("presence_penalty", heeds_none && changes(request.presence_penalty, 0.0)),
         ])
     }
 
@@ -254,6 +264,9 @@ struct Choice {
 struct Delta {
     #[serde(default)]
     content: Option<String>,
+    /// What a model says in the place of an answer that must have a form.
+    #[serde(default)]
+    refusal: Option<String>,
     #[serde(default)]
     tool_calls: Option<Vec<CallDelta>>,
 }

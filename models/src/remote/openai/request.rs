@@ -14,6 +14,9 @@ pub(super) fn chat_body(request: &ChatRequest, dialect: &Dialect) -> Value {
     let own_sampling = dialect.samples_itself(&request.model);
     set(&mut body, "temperature", request.temperature.filter(|_| !own_sampling).map(number));
     set(&mut body, "top_p", request.top_p.filter(|_| !own_sampling).map(number));
+    let penalized = dialect.penalties && !own_sampling;
+    set(&mut body, "frequency_penalty", request.frequency_penalty.filter(|_| penalized).map(number));
+    set(&mut body, "presence_penalty", request.presence_penalty.filter(|_| penalized).map(number));
     set(&mut body, dialect.max_tokens, request.max_tokens.map(Value::from));
     if let Some(field) = dialect.seed {
         set(&mut body, field, request.seed.map(Value::from));
@@ -124,9 +127,23 @@ mod tests {
 
     #[test]
     fn given_models_that_choose_how_they_sample_when_a_body_is_made_then_it_does_not_say() {
-        for (model, temperature) in [("gpt-5-mini", Value::Null), ("o3", Value::Null), ("gpt-4o", json!(0.2))] {
-            let request = ChatRequest { model: model.into(), temperature: Some(0.2), ..ChatRequest::default() };
-            assert_eq!(chat_body(&request, &OPENAI)["temperature"], temperature, "{model}");
+        for (model, temperature) in [
+            ("gpt-5-mini", Value::Null),
+            ("o3", Value::Null),
+            ("gpt-4o", json!(0.2)),
+            ("gpt-5-chat-latest", json!(0.2)),
+        ] {
+            let request = ChatRequest {
+                model: model.into(),
+                temperature: Some(0.2),
+                frequency_penalty: Some(0.2),
+                presence_penalty: Some(0.2),
+                ..ChatRequest::default()
+            };
+            let body = chat_body(&request, &OPENAI);
+            for field in ["temperature", "frequency_penalty", "presence_penalty"] {
+                assert_eq!(body[field], temperature, "{model} {field}");
+            }
         }
     }
 
@@ -151,6 +168,8 @@ mod tests {
             top_k: Some(3),
             min_p: Some(0.05),
             repeat_penalty: Some(1.1),
+            frequency_penalty: Some(0.5),
+            presence_penalty: Some(-0.5),
             ..ChatRequest::default()
         };
         let own = chat_body(&request, &OPENAI);
@@ -161,6 +180,11 @@ mod tests {
         let server = chat_body(&request, &SERVER);
         assert_eq!((&server["max_tokens"], &server["top_k"], &server["min_p"]), (&json!(5), &json!(3), &json!(0.05)));
         assert_eq!(server["repeat_penalty"], json!(1.1));
+        for body in [&own, &server] {
+            assert_eq!((&body["frequency_penalty"], &body["presence_penalty"]), (&json!(0.5), &json!(-0.5)));
+        }
+        let deaf = chat_body(&request, &Dialect { penalties: false, ..PLAIN });
+        assert_eq!((&deaf["frequency_penalty"], &deaf["presence_penalty"]), (&Value::Null, &Value::Null));
         let plain = Dialect { stream_usage: false, seed: Some("random_seed"), json: JsonMode::Object, ..PLAIN };
         let plain = chat_body(&request, &plain);
         assert_eq!(
