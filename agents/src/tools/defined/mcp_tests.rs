@@ -281,7 +281,8 @@ fn answer_to(message: &Value) -> String {
         }),
         Some("tools/list") => json!({ "tools": [{ "name": "price", "inputSchema": { "type": "object" } }] }),
         _ => {
-            return json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "unknown" } }).to_string();
+            return json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "unknown" } })
+                .to_string();
         }
     };
     json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()
