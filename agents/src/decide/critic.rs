@@ -150,6 +150,10 @@ impl AgentType for Critic {
         }
     }
 
+    fn bound_to_task(&self) -> &'static [StepKind] {
+        &[StepKind::Critique]
+    }
+
     fn stop_reason(&self, state: &RunState) -> &'static str {
         let accepted = judged(&Drafts::of(&state.steps)).is_some_and(|critique| critique.passed);
         drafting::stop_reason(accepted, acting::loops(&state.steps))

@@ -146,6 +146,10 @@ impl AgentType for Reflexion {
         }
     }
 
+    fn bound_to_task(&self) -> &'static [StepKind] {
+        &[StepKind::Critique, StepKind::Reflection]
+    }
+
     fn stop_reason(&self, state: &RunState) -> &'static str {
         let view = View::of(state);
         let accepted = view.verdict.as_ref().is_some_and(|verdict| verdict.passed);
