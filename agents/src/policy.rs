@@ -132,13 +132,12 @@ impl Policy {
         if !tool.is_in(&request.namespace) {
             return Verdict::Deny { reason: format!("{} is not a tool of namespace {}", tool.name, request.namespace) };
         }
-        let matching: Vec<&Rule> = self.rules.iter().filter(|rule| rule.matches(agent, request, tool)).collect();
-        if let Some(rule) = matching.iter().find(|rule| rule.decision == Decision::Deny) {
-            return Verdict::Deny { reason: rule.says(tool, "is denied by the policy") };
+        if let Some(reason) = self.denial(agent, request, &tool.name) {
+            return Verdict::Deny { reason };
         }
-        let first = matching.first();
+        let first = self.matching(agent, request, &tool.name).next();
         if let Some(rule) = first.filter(|rule| rule.decision == Decision::Ask) {
-            return Verdict::Ask { reason: rule.says(tool, "needs approval by the policy") };
+            return Verdict::Ask { reason: rule.says(&tool.name, "needs approval by the policy") };
         }
         let allowed_by_file = first.is_some();
         match request.approval {
@@ -169,17 +168,32 @@ impl Policy {
             ApprovalPolicy::External | ApprovalPolicy::Never => Verdict::Allow,
         }
     }
+
+    /// Why the file denies calls of the tool of that name, if it does.
+    pub fn denial(&self, agent: Option<&str>, request: &RunRequest, tool: &str) -> Option<String> {
+        let denies = self.matching(agent, request, tool).find(|rule| rule.decision == Decision::Deny);
+        denies.map(|rule| rule.says(tool, "is denied by the policy"))
+    }
+
+    fn matching<'p>(
+        &'p self,
+        agent: Option<&'p str>,
+        request: &'p RunRequest,
+        tool: &'p str,
+    ) -> impl Iterator<Item = &'p Rule> {
+        self.rules.iter().filter(move |rule| rule.matches(agent, request, tool))
+    }
 }
 
 impl Rule {
-    fn matches(&self, agent: Option<&str>, request: &RunRequest, tool: &ToolManifest) -> bool {
-        glob(&self.tool, &tool.name)
+    fn matches(&self, agent: Option<&str>, request: &RunRequest, tool: &str) -> bool {
+        glob(&self.tool, tool)
             && glob(&self.namespace, request.namespace.as_str())
             && glob(&self.agent, agent.unwrap_or_default())
     }
 
-    fn says(&self, tool: &ToolManifest, otherwise: &str) -> String {
-        self.reason.clone().unwrap_or_else(|| format!("{} {otherwise}", tool.name))
+    fn says(&self, tool: &str, otherwise: &str) -> String {
+        self.reason.clone().unwrap_or_else(|| format!("{tool} {otherwise}"))
     }
 }
 

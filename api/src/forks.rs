@@ -41,8 +41,13 @@ pub(crate) async fn fork(
         .request(source.run_id)
         .await?
         .ok_or_else(|| ApiError::internal(format!("the request of {} is not there", source.run_id)))?;
+    let other_task = body.task.as_ref().is_some_and(|task| *task != original.task);
     let request = changed(original, body, &state.core().known())?;
     let steps = shared_steps(state, source.run_id, at_seq).await?;
+    if other_task {
+        // Of a run that named none, the supervisor's choice is among the shared steps.
+        refuse_other_task(request.agent.as_deref().or(source.agent.as_deref()), &steps)?;
+    }
     let run_id = match key {
         None => submit::run_id_for(&request, |_| RunId::new()),
         Some(key) => {
@@ -151,6 +156,23 @@ fn refuse_cuts(steps: &[Step]) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// A plan, or the judgement of a draft, is of the task as it stood: an agent that goes on from one needs that task.
+fn refuse_other_task(agent: Option<&str>, steps: &[Step]) -> Result<(), ApiError> {
+    let found = agent.and_then(|name| riverrun_agents::agent(name).ok());
+    let bound = found.map(|agent| agent.bound_to_task()).unwrap_or_default();
+    match steps.iter().find(|step| bound.contains(&step.kind)) {
+        None => Ok(()),
+        Some(step) => {
+            let agent = agent.unwrap_or_default();
+            let reason =
+                format!("can't be another one: {agent} would go on from step {}, made for the old one", step.seq);
+            let hint =
+                format!("fork before that step (at_seq {}), with another agent, or without another task", step.seq - 1);
+            Err(ApiError::field("task", reason).hint(hint))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use riverrun_schemas::agent::{ToolEffect, ToolUse};
@@ -200,6 +222,30 @@ mod tests {
         ] {
             assert_eq!(asked(source.clone(), fork.clone(), &known), expected, "{fork:?}");
         }
+    }
+
+    #[test]
+    fn given_a_plan_or_a_judgement_when_a_fork_behind_it_has_another_task_then_who_would_go_on_from_it_refuses() {
+        use StepKind::{Critique, Plan, Reflection, Thought};
+        for (agent, kind, passes) in [
+            ("plan_execute", Plan, false),
+            ("reflexion", Critique, false),
+            ("reflexion", Reflection, false),
+            ("critic", Critique, false),
+            ("react", Plan, true),
+            ("react", Critique, true),
+            ("plan_execute", Critique, true),
+            ("critic", Thought, true),
+        ] {
+            let steps = [step(1, Thought), step(2, kind), step(3, Thought)];
+            let refused = refuse_other_task(Some(agent), &steps);
+            assert_eq!(refused.is_ok(), passes, "{agent} {kind:?}");
+            assert!(refuse_other_task(Some(agent), &steps[..1]).is_ok(), "{agent}");
+            if let Err(error) = refused {
+                assert!(error.to_string().contains("step 2"), "{error}");
+            }
+        }
+        assert!(refuse_other_task(None, &[]).is_ok());
     }
 
     #[test]

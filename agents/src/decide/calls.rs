@@ -53,6 +53,10 @@ fn refused_by_person(tool: &ToolUse, question: &Question, answer: &Answer) -> St
     result_without_call(tool, error)
 }
 
+fn denied(tool: &ToolUse, reason: &str) -> StepDraft {
+    result_without_call(tool, format!("not allowed: {reason}"))
+}
+
 fn result_without_call(tool: &ToolUse, error: String) -> StepDraft {
     StepDraft::tool(
         StepKind::ToolResult,
@@ -68,7 +72,10 @@ pub fn settle(state: &RunState, tools: &[ToolManifest], policy: &Policy, mut dra
     for draft in &drafts {
         let Some(call) = draft.tool.as_ref().filter(|_| draft.kind == StepKind::ToolCall) else { continue };
         if memory::is_opening_call(state, call) {
-            continue; // not the model's wish, and there whatever tools the request allows
+            // Not the model's wish, and there whatever tools the request allows; what the policy denies is denied all the same.
+            let denial = policy.denial(state.agent(), &state.request, &call.name);
+            more.extend(denial.map(|reason| denied(call, &reason)));
+            continue;
         }
         let has_result = |draft: &StepDraft| {
             draft.kind == StepKind::ToolResult && draft.tool.as_ref().is_some_and(|tool| tool.call_id == call.call_id)
@@ -86,7 +93,7 @@ pub fn settle(state: &RunState, tools: &[ToolManifest], policy: &Policy, mut dra
                 more.push(StepDraft { text: Some(reason), ..StepDraft::tool(StepKind::Approval, call.clone()) })
             }
             Verdict::Deny { reason } => {
-                more.push(result_without_call(call, format!("not allowed: {reason}")));
+                more.push(denied(call, &reason));
             }
         }
     }

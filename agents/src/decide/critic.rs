@@ -110,10 +110,10 @@ impl Critique {
     }
 }
 
-/// The critique of the newest draft. One that can't be read finds nothing, so that the run ends.
+/// The critique of the newest draft.
 fn judged(drafts: &Drafts<'_>) -> Option<Critique> {
-    let text = drafts.judged?;
-    Some(serde_json::from_str(text).unwrap_or_else(|_| Critique::of(drafts.count, Vec::new())))
+    // What another agent made of the draft, before a fork went over to this one, is no critique: it is judged again.
+    serde_json::from_str(drafts.judged?).ok()
 }
 
 fn may_revise(state: &RunState, drafts: &Drafts<'_>) -> bool {
@@ -148,6 +148,10 @@ impl AgentType for Critic {
                 vec![StepDraft::text(StepKind::Answer, reply.text.trim(), Some(reply.usage))]
             }
         }
+    }
+
+    fn bound_to_task(&self) -> &'static [StepKind] {
+        &[StepKind::Critique]
     }
 
     fn stop_reason(&self, state: &RunState) -> &'static str {

@@ -68,6 +68,15 @@ fn a_draft_with_problems_is_revised_with_those_problems_in_view() {
 }
 
 #[test]
+fn a_draft_that_another_agent_found_wanting_before_a_fork_is_judged_and_does_not_pass_unread() {
+    let verdict = json!({ "attempt": 1, "passed": false, "reason": "it says 41" }).to_string();
+    let given = drafted().steps(vec![StepDraft::text(StepKind::Critique, verdict, None)]);
+    assert_eq!(given.mode(), ModelMode::Judge);
+    let given = given.replied(ModelMode::Judge, &critique(&["clear"]));
+    assert_eq!(given.mode(), ModelMode::Draft);
+}
+
+#[test]
 fn rounds_are_bounded_and_the_last_draft_is_the_answer() {
     let mut given = drafted();
     for n in 2..=MAX_DRAFTS {

@@ -42,6 +42,12 @@ pub trait AgentType: Send + Sync {
     /// What a model's reply to a call of that mode means, as steps to append.
     fn interpret(&self, state: &RunState, tools: &[ToolManifest], mode: ModelMode, reply: &Reply) -> Vec<StepDraft>;
 
+    /// Kinds of steps that were made for the task as it stood and that the agent goes on from: a fork that begins behind one can't have
+    /// another task, since it would finish the old one under the new one's name.
+    fn bound_to_task(&self) -> &'static [StepKind] {
+        &[]
+    }
+
     /// Why the loop ended, for a run that has an answer: `answered`, `max_iters` or `loop_detected`.
     fn stop_reason(&self, state: &RunState) -> &'static str {
         state.stop_reason()

@@ -84,6 +84,10 @@ impl AgentType for PlanExecute {
         }
     }
 
+    fn bound_to_task(&self) -> &'static [StepKind] {
+        &[StepKind::Plan]
+    }
+
     fn stop_reason(&self, state: &RunState) -> &'static str {
         let progress = Progress::of(&state.steps);
         let through = progress.no_plan || progress.plan.as_ref().is_none_or(|plan| progress.at >= plan.steps.len());

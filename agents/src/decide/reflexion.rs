@@ -103,10 +103,8 @@ impl<'a> View<'a> {
             lessons.extend(step.text.as_deref());
         }
         let present = Drafts::of(&state.steps[begins..]);
-        // A verdict that can't be read finds nothing wrong, so that the run ends.
-        let verdict = present.judged.map(|text| {
-            serde_json::from_str(text).unwrap_or(Verdict { attempt: drafts.count, passed: true, reason: String::new() })
-        });
+        // What another agent made of the draft, before a fork went over to this one, is no verdict: it is evaluated again.
+        let verdict = present.judged.and_then(|text| serde_json::from_str(text).ok());
         View { drafted: present.count > 0, drafts, begins, verdict, lessons }
     }
 
@@ -144,6 +142,10 @@ impl AgentType for Reflexion {
                 vec![StepDraft::text(StepKind::Answer, reply.text.trim(), Some(reply.usage))]
             }
         }
+    }
+
+    fn bound_to_task(&self) -> &'static [StepKind] {
+        &[StepKind::Critique, StepKind::Reflection]
     }
 
     fn stop_reason(&self, state: &RunState) -> &'static str {

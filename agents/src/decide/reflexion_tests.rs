@@ -44,6 +44,14 @@ fn a_draft_that_passes_is_the_answer() {
 }
 
 #[test]
+fn a_draft_that_another_agent_found_wanting_before_a_fork_is_evaluated_and_does_not_pass_unread() {
+    let critique = json!({ "draft": 1, "passed": false, "findings": [] }).to_string();
+    let given = drafted().steps(vec![StepDraft::text(StepKind::Critique, critique, None)]);
+    assert_eq!(given.mode(), ModelMode::Judge);
+    assert_eq!(given.replied(ModelMode::Judge, &verdict(false)).mode(), ModelMode::Reflect);
+}
+
+#[test]
 fn a_draft_that_fails_is_reflected_on_and_the_next_attempt_has_the_lesson_and_what_was_found() {
     let reflecting = drafted().replied(ModelMode::Judge, &verdict(false));
     assert!(reflecting.prompt().contains("it says 41"));

@@ -115,8 +115,10 @@ fn call_id(state: &RunState) -> String {
     format!("call_{}", hash.iter().take(12).map(|byte| format!("{byte:02x}")).collect::<String>())
 }
 
-fn is_opening(state: &RunState, step: &Step) -> bool {
-    step.seq <= 2 && step.tool.as_ref().is_some_and(|tool| is_opening_call(state, tool))
+/// By its place, since a fork has it under the id of the run that it was copied from: what a model wishes has a thought before it.
+fn is_opening(step: &Step) -> bool {
+    let begins = matches!((step.seq, step.kind), (1, StepKind::ToolCall) | (2, StepKind::ToolResult));
+    begins && step.tool.as_ref().is_some_and(|tool| tool.name == MEMORY_RECALL)
 }
 
 /// Whether a call is the one that reads the conversation when a run begins.
@@ -152,9 +154,9 @@ pub(crate) fn usable(state: &RunState, tools: &[ToolManifest]) -> Vec<ToolManife
 
 /// The state as agent types see it: the reading of memory is not one of their steps. `None` when there was none.
 pub(crate) fn without_opening(state: &RunState) -> Option<RunState> {
-    state.steps.iter().any(|step| is_opening(state, step)).then(|| {
+    state.steps.iter().any(is_opening).then(|| {
         let mut seen = state.clone();
-        seen.steps.retain(|step| !is_opening(state, step));
+        seen.steps.retain(|step| !is_opening(step));
         seen
     })
 }
@@ -177,7 +179,7 @@ pub(crate) fn with_memory(state: &RunState, mut action: Action) -> Action {
 }
 
 fn recalled(state: &RunState) -> Option<Recalled> {
-    let result = state.steps.iter().find(|step| step.kind == StepKind::ToolResult && is_opening(state, step))?;
+    let result = state.steps.iter().find(|step| step.kind == StepKind::ToolResult && is_opening(step))?;
     serde_json::from_str(result.tool.as_ref()?.result_json.as_deref()?).ok()
 }
 

@@ -1,11 +1,12 @@
 use riverrun_models::Message;
 use riverrun_schemas::RunId;
 use riverrun_schemas::agent::{
-    AgentEvent, ApprovalPolicy, RunAccepted, RunAdvanced, RunClaimed, RunRequest, StepKind, ToolUse,
+    AgentEvent, ApprovalPolicy, ForkedFrom, RunAccepted, RunAdvanced, RunClaimed, RunRequest, StepKind, ToolUse,
 };
 
 use super::*;
-use crate::decide::{ModelCall, ModelMode, next};
+use crate::decide::{ModelCall, ModelMode, next, settle};
+use crate::policy::Policy;
 
 fn request(session: Option<&str>) -> RunRequest {
     RunRequest {
@@ -109,6 +110,37 @@ fn given_a_call_of_the_models_own_when_memory_is_hidden_then_that_one_stays() {
     append(&mut state, vec![StepDraft::tool(StepKind::ToolCall, own)]);
     let seen = without_opening(&state).unwrap();
     assert_eq!(seen.steps.iter().map(|step| step.seq).collect::<Vec<_>>(), [3]);
+}
+
+#[test]
+fn given_a_fork_that_has_copied_the_reading_of_memory_when_it_goes_on_then_its_model_is_asked_as_its_sources_is() {
+    let source = opened(Some(REX), None);
+    let run_id = RunId::derive(&["fork"]);
+    let forked_from = Some(ForkedFrom { run_id: source.run_id, at_seq: 2 });
+    let mut fork = RunState::accepted(&RunAccepted { run_id, request: request(Some("s")), forked_from, at: 0 });
+    assert!(fork.apply(&AgentEvent::RunAdvanced(RunAdvanced { run_id, epoch: 0, steps: source.steps.clone() })));
+    fork.apply(&AgentEvent::RunClaimed(RunClaimed { run_id, epoch: 1, worker: "w".into(), at: 0 }));
+    assert_eq!(asked(&fork), asked(&source));
+    assert_eq!(remembered(&fork), 3);
+}
+
+#[test]
+fn given_a_rule_about_recall_when_a_run_of_a_conversation_begins_then_a_denial_counts_and_a_question_holds_nothing_up()
+{
+    for (decision, denied) in [("deny", true), ("ask", false), ("allow", false)] {
+        let policy = Policy::parse(&format!("[[rule]]\ndecision = \"{decision}\"\ntool = \"memory_*\"\n")).unwrap();
+        let mut state = run(Some("s"));
+        let Action::Append(drafts) = next(&state, &[], 0) else { panic!("memory is not read first") };
+        let drafts = settle(&state, &[], &policy, drafts);
+        append(&mut state, drafts);
+        if denied {
+            let result = state.steps[1].tool.clone().unwrap();
+            assert!(result.error.unwrap().contains("not allowed"));
+            assert_eq!(asked(&state).messages, asked(&run(None)).messages);
+        } else {
+            assert_eq!(called(&state).name, MEMORY_RECALL);
+        }
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod bad_input;
 mod blobs;
 mod canvases;
 mod chains;
+mod datasets;
 mod document_text;
 mod harness;
 mod idempotency;

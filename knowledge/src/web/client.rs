@@ -92,6 +92,7 @@ pub struct GuardedClient {
     http: Arc<OnceLock<Result<Client, WebError>>>,
     policy: Arc<WebPolicy>,
     lookup: Arc<dyn Lookup>,
+    connect_time: Duration,
 }
 
 impl std::fmt::Debug for GuardedClient {
@@ -108,7 +109,17 @@ impl GuardedClient {
 
     /// The same with another name resolution, whose answers are checked alike.
     pub fn with_lookup(policy: WebPolicy, lookup: Arc<dyn Lookup>) -> Self {
-        Self { http: Arc::default(), policy: Arc::new(policy), lookup }
+        Self { http: Arc::default(), policy: Arc::new(policy), lookup, connect_time: CONNECT_TIME }
+    }
+
+    /// One that gives up connecting after that time, where it is less than the usual one: whoever waits hardly longer than
+    /// that must still learn that nothing was sent.
+    #[must_use]
+    pub fn connecting_within(&self, time: Duration) -> Self {
+        if time >= self.connect_time {
+            return self.clone();
+        }
+        Self { http: Arc::default(), connect_time: time, ..self.clone() }
     }
 
     fn http(&self) -> Result<&Client, WebError> {
@@ -122,7 +133,7 @@ impl GuardedClient {
                 .no_brotli()
                 .no_deflate()
                 .no_zstd()
-                .connect_timeout(CONNECT_TIME)
+                .connect_timeout(self.connect_time)
                 .user_agent(USER_AGENT)
                 .build()
                 .map_err(|error| WebError::Connection {

@@ -287,6 +287,38 @@ async fn given_a_request_that_was_sent_when_the_connection_breaks_off_then_its_o
 }
 
 #[tokio::test]
+async fn given_a_server_that_tls_can_not_be_spoken_with_when_a_tool_calls_it_then_nothing_was_sent_and_the_call_failed()
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let tools = load(&format!(
+        r#"
+        [[tool]]
+        name = "pay"
+        description = "d"
+        effect = "external"
+        timeout_s = 1
+        [tool.http]
+        method = "POST"
+        url = "https://{}/pay"
+        "#,
+        listener.local_addr().unwrap()
+    ));
+    assert_eq!(tools.problems(), []);
+    let toolbox = Toolbox::default().with_set(Arc::new(tools));
+    let context = context();
+    for says in ["HTTP/1.1 400 Bad Request\r\n\r\n", ""] {
+        let speaks_no_tls = async {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            socket.write_all(says.as_bytes()).await.unwrap();
+            socket
+        };
+        let (failed, _open) = tokio::join!(toolbox.call("pay", json!({}), &context), speaks_no_tls);
+        let failed = failed.unwrap_err();
+        assert!(matches!(failed, ToolError::Failed(_)), "{says:?}: {failed:?}");
+    }
+}
+
+#[tokio::test]
 async fn given_a_server_that_does_not_start_when_it_is_needed_then_its_trouble_is_told_and_it_is_not_tried_in_a_spin() {
     let tools = load("[[mcp]]\nname = \"gone\"\ncommand = \"/bin/false\"\n");
     let namespace = Namespace::default();

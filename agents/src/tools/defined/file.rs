@@ -237,6 +237,12 @@ pub(super) fn limits(timeout_s: Option<u64>, max_result_bytes: Option<usize>) ->
     Ok(ToolLimits { timeout, result_bytes })
 }
 
+/// How long a call may take until the server is reached: less than its whole time, so that a call that reached nobody is not
+/// taken for one that was not answered.
+pub(super) fn reach_time(limits: ToolLimits) -> Duration {
+    limits.timeout.mul_f32(0.9)
+}
+
 impl Tool {
     pub(super) fn description(&self) -> Result<String, Fault> {
         let text = self.description.trim();

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use riverrun_knowledge::web::{FetchLimits, Fetched, GuardedClient, WebError, WebMethod, WebRequest};
 use serde_json::{Map, Value, json};
 
-use super::file::{Fault, Http, fault};
+use super::file::{self, Fault, Http, fault};
 use super::secrets::{SecretLookup, Texts};
 use super::template::{self, UrlTemplate};
 use crate::tools::{Permission, Tool, ToolContext, ToolError, ToolManifest, ToolSource};
@@ -51,6 +51,7 @@ impl HttpTool {
         check_names(&manifest, &url, &body)?;
         manifest.source = ToolSource::Http;
         manifest.permissions = vec![Permission::Network];
+        let web = web.connecting_within(file::reach_time(manifest.limits));
         Ok(Self { manifest, method, url, headers, body, web })
     }
 

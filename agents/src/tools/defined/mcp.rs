@@ -20,7 +20,7 @@ use riverrun_schemas::Namespace;
 use riverrun_schemas::agent::ToolEffect;
 use rmcp::model::{CallToolRequestParams, CallToolResult};
 use rmcp::service::{NotificationContext, Peer, RunningService, ServiceError};
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use serde_json::{Value, json};
@@ -111,9 +111,10 @@ impl Up {
 
 impl McpServer {
     pub(super) fn new(mcp: &Mcp, web: &GuardedClient, secrets: &SecretLookup) -> Result<Self, Fault> {
+        let limits = file::limits(mcp.timeout_s, mcp.max_result_bytes)?;
         let place = match (&mcp.command, &mcp.url) {
             (Some(command), None) => program(mcp, command, secrets)?,
-            (None, Some(url)) => address(mcp, url, web, secrets)?,
+            (None, Some(url)) => address(mcp, url, &web.connecting_within(file::reach_time(limits)), secrets)?,
             _ => return fault("the server has not exactly one of command and url", "give one of the two"),
         };
         Ok(Self {
@@ -123,7 +124,7 @@ impl McpServer {
             effect: mcp.effect.map(Into::into),
             trust_read_only: mcp.trust_read_only,
             only: mcp.tools.clone(),
-            limits: file::limits(mcp.timeout_s, mcp.max_result_bytes)?,
+            limits,
             link: Mutex::new(Link { up: None, failures: 0, not_before: Instant::now() }),
             listed: RwLock::default(),
             trouble: RwLock::default(),
@@ -307,7 +308,10 @@ struct McpTool {
 
 impl McpTool {
     async fn once(&self, server: &Arc<McpServer>, arguments: &Value) -> Result<CallToolResult, Failed> {
-        let peer = server.peer().await.map_err(Failed::NotThere)?;
+        let reach_time = file::reach_time(self.manifest.limits);
+        let late = |_| Err(format!("mcp server {} is not there: it did not start within {reach_time:?}", server.name));
+        let peer =
+            tokio::time::timeout(reach_time, server.peer()).await.unwrap_or_else(late).map_err(Failed::NotThere)?;
         let mut params = CallToolRequestParams::new(self.remote.clone());
         if let Value::Object(arguments) = arguments {
             params = params.with_arguments(arguments.clone());
@@ -317,14 +321,43 @@ impl McpTool {
 }
 
 enum Failed {
+    /// Nothing was sent.
     NotThere(String),
     Call(ServiceError),
 }
 
 impl Failed {
-    /// The connection is gone: whether the call was made is not known.
+    /// It lies with the connection, and a new one may do better.
     fn is_cut(&self) -> bool {
         matches!(self, Failed::Call(ServiceError::TransportClosed | ServiceError::TransportSend(_)))
+    }
+
+    /// The server may have done what was asked without having said so.
+    fn leaves_outcome_unknown(&self) -> bool {
+        match self {
+            Failed::NotThere(_) => false,
+            Failed::Call(ServiceError::TransportSend(error)) => !is_settled(error.error.as_ref()),
+            Failed::Call(error) => matches!(error, ServiceError::TransportClosed),
+        }
+    }
+}
+
+/// Whether a request over HTTP was never sent, or was answered, if only with a refusal. Of a program's pipe nobody knows how much
+/// was read.
+fn is_settled(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => error.is_connect() || error.is_builder() || error.is_status(),
+        Some(error) => matches!(
+            error,
+            StreamableHttpError::HttpStatus(_)
+                | StreamableHttpError::AuthRequired(_)
+                | StreamableHttpError::InsufficientScope(_)
+                | StreamableHttpError::SessionExpired
+                | StreamableHttpError::ReinitializationFailed(_)
+                | StreamableHttpError::ReservedHeaderConflict(_)
+                | StreamableHttpError::ResponseBodyTooLarge { .. }
+        ),
+        None => false,
     }
 }
 
@@ -343,13 +376,13 @@ impl Tool for McpTool {
             tokio::time::sleep(FIRST_PAUSE).await;
             outcome = self.once(&server, &arguments).await;
         }
-        let is_cut = outcome.as_ref().is_err_and(Failed::is_cut);
+        let is_open = outcome.as_ref().is_err_and(Failed::leaves_outcome_unknown);
         match outcome {
             Ok(result) => server.result(&result),
             Err(Failed::NotThere(reason)) => Err(ToolError::Failed(reason)),
             Err(Failed::Call(error)) => {
                 let reason = format!("mcp server {}: {}", server.name, server.hide(&error.to_string()));
-                Err(if is_cut { ToolError::Lost(reason) } else { ToolError::Failed(reason) })
+                Err(if is_open { ToolError::Lost(reason) } else { ToolError::Failed(reason) })
             }
         }
     }

@@ -12,6 +12,8 @@ use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{RoleServer, ServerHandler};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
 use super::super::tests::{context, load};
@@ -236,6 +238,75 @@ async fn given_a_server_over_http_that_goes_when_it_is_called_then_the_call_says
         names(&never) == ["shop__price"]
     })
     .await;
+}
+
+/// A server without sessions, with one request a connection, so that none is left over. It reads calls, counts them and closes.
+async fn read_and_close(listener: TcpListener, calls: Arc<AtomicUsize>) {
+    loop {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let message = message_of(&mut socket).await;
+        if message["method"] == "tools/call" {
+            calls.fetch_add(1, Ordering::SeqCst);
+            continue;
+        }
+        let answer = answer_to(&message);
+        let status = if answer.is_empty() { "202 Accepted" } else { "200 OK" };
+        let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n");
+        let answer = format!("{head}content-length: {}\r\n\r\n{answer}", answer.len());
+        socket.write_all(answer.as_bytes()).await.unwrap();
+    }
+}
+
+async fn message_of(socket: &mut TcpStream) -> Value {
+    let (mut request, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let read = socket.read(&mut piece).await.unwrap();
+        assert!(read > 0, "the request ends early: {}", String::from_utf8_lossy(&request));
+        request.extend_from_slice(&piece[..read]);
+        let body = request.windows(4).position(|four| four == b"\r\n\r\n").map(|end| &request[end + 4..]);
+        if let Some(message) = body.and_then(|body| serde_json::from_slice(body).ok()) {
+            return message;
+        }
+    }
+}
+
+/// Nothing for what wants no answer.
+fn answer_to(message: &Value) -> String {
+    let Some(id) = message.get("id") else { return String::new() };
+    let result = match message["method"].as_str() {
+        Some("initialize") => json!({
+            "protocolVersion": message["params"]["protocolVersion"],
+            "capabilities": { "tools": {} },
+            "serverInfo": { "name": "bare", "version": "1" },
+        }),
+        Some("tools/list") => json!({ "tools": [{ "name": "price", "inputSchema": { "type": "object" } }] }),
+        _ => {
+            return json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "unknown" } })
+                .to_string();
+        }
+    };
+    json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()
+}
+
+#[tokio::test]
+async fn given_a_call_that_was_read_when_nothing_comes_back_then_its_outcome_is_not_known_and_one_that_reached_nobody_failed()
+ {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let server = tokio::spawn(read_and_close(listener, calls.clone()));
+    let toolbox = ready(&defined(address)).await;
+    assert_eq!(names(&toolbox), ["shop__price"]);
+    let cut = price(&toolbox).await.unwrap_err();
+    assert!(matches!(cut, ToolError::Lost(_)), "{cut:?}");
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "what may have taken effect is not called again");
+    server.abort();
+    let _ = server.await;
+    // Its port refuses now, and the session is as it was: nothing was sent.
+    let refused = price(&toolbox).await.unwrap_err();
+    assert!(matches!(refused, ToolError::Failed(_)), "{refused:?}");
+    let told = refused.to_string();
+    assert!(told.contains("mcp server shop") && !told.contains("canary"), "{told}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Datasets: handed in as JSON lines, checked, kept by their hash.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::Json as Reply;
@@ -9,9 +10,9 @@ use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::StatusCode;
 use riverrun_models::{Models, Presence};
 use riverrun_schemas::finetune::DatasetRegistered;
-use riverrun_schemas::{RunId, now_ms};
+use riverrun_schemas::{Namespace, RunId, now_ms};
 use riverrun_stores::StoreError;
-use riverrun_stores::read_models::{DatasetRunsView, DatasetView, Timestamp, finetune};
+use riverrun_stores::read_models::{DatasetRunsView, DatasetView, Timestamp, Within, finetune, runs};
 use riverrun_training::dataset::{Dataset, Format, MAX_BYTES, Split, read, read_of_runs};
 use riverrun_training::text::Lengths;
 use riverrun_training::{Plan, TrainingError, base, export, unfit};
@@ -51,6 +52,8 @@ struct Form {
 struct Content {
     dataset: Dataset,
     runs: Option<DatasetRunsView>,
+    /// All of the runs.
+    run_ids: BTreeSet<RunId>,
     /// As it is kept.
     canonical: Vec<u8>,
 }
@@ -60,20 +63,37 @@ impl Content {
         let Some(conditions) = from_runs else {
             let dataset = read(file, format).map_err(TrainingError::from)?;
             let canonical = dataset.canonical();
-            return Ok(Self { dataset, runs: None, canonical });
+            return Ok(Self { dataset, runs: None, run_ids: BTreeSet::new(), canonical });
         };
         if format != Format::Sft {
             let reason = format!("runs make datasets of the format sft, not {}", format.as_str());
             return Err(ApiError::field("format", reason));
         }
         let read = read_of_runs(file).map_err(TrainingError::from)?;
-        if let Some(run) = read.runs.iter().find(|run| run.parse::<RunId>().is_err()) {
-            let shown: String = run.chars().take(80).collect();
-            return Err(ApiError::field("run", format!("{shown:?} is no id of a run")));
-        }
+        let run_ids = read.runs.iter().map(|run| run_id(run)).collect::<Result<_, _>>()?;
         let (runs, canonical) = (DatasetRunsView::of(conditions, &read.runs), read.canonical());
-        Ok(Self { dataset: read.dataset, runs: Some(runs), canonical })
+        Ok(Self { dataset: read.dataset, runs: Some(runs), run_ids, canonical })
     }
+}
+
+fn run_id(text: &str) -> Result<RunId, ApiError> {
+    text.parse().map_err(|_| {
+        let shown: String = text.chars().take(80).collect();
+        ApiError::field("run", format!("{shown:?} is no id of a run"))
+    })
+}
+
+/// Datasets belong to the machine, and whoever may use a model may hear what it was trained on: of runs only those of the machine's own
+/// namespace are taken. One of another namespace is answered like one that never was.
+async fn check_own(state: &AppState, run_ids: &BTreeSet<RunId>) -> Result<(), ApiError> {
+    let own = Namespace::default();
+    for run_id in run_ids {
+        if runs::place(&state.parts().sql, Within::Namespace(&own), *run_id).await?.is_none() {
+            let hint = "datasets belong to the machine: make them of runs of that namespace, or hand texts in as a file without from_runs";
+            return Err(ApiError::field("run", format!("{run_id} is no run of the namespace {own}")).hint(hint));
+        }
+    }
+    Ok(())
 }
 
 /// Checks a dataset and keeps it under its name: `multipart/form-data` with the fields `name`, `format` (`sft`, `dpo` or `chat`),
@@ -96,8 +116,9 @@ async fn create(State(state): State<AppState>, request: Request) -> Result<(Stat
         Ok((content, counted))
     };
     let done = tokio::task::spawn_blocking(work).await;
-    let (Content { dataset, runs, canonical }, counted) =
+    let (Content { dataset, runs, run_ids, canonical }, counted) =
         done.map_err(|_| ApiError::internal("reading the dataset broke off"))??;
+    check_own(&state, &run_ids).await?;
     let content = state.parts().blobs.put_bytes(canonical.into(), MEDIA_TYPE).await?;
     let split = Split::of(dataset.examples.len(), Plan::default().seed);
     let event = DatasetRegistered {
@@ -314,6 +335,7 @@ mod tests {
         let run = RunId::new();
         let line = format!(r#"{{"prompt": "a", "completion": "b", "run": "{run}"}}"#);
         let content = Content::of(line.as_bytes(), Format::Sft, Some("agent=react".to_owned())).unwrap();
+        assert_eq!(content.run_ids, BTreeSet::from([run]));
         let runs = content.runs.clone().unwrap();
         assert_eq!((runs.count, runs.run_ids.as_slice()), (1, [run.to_string()].as_slice()));
         assert!(String::from_utf8(content.canonical).unwrap().contains(&run.to_string()));

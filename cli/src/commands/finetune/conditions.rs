@@ -14,12 +14,10 @@ use crate::error::{CliError, Exit};
 pub(super) const MAX_RUNS: usize = 5_000;
 /// Longest text of conditions, in bytes: a field of the form that takes it.
 const MAX_TEXT: usize = 4 << 10;
-/// What `namespace=` says for every one.
-const EVERY: &str = "*";
 const METADATA: &str = "metadata.";
 
 /// What the list of runs is asked for.
-const LISTED: [&str; 5] = ["agent", "status", "namespace", "session", "chain"];
+const LISTED: [&str; 4] = ["agent", "status", "session", "chain"];
 
 /// A bound on a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +88,7 @@ impl Conditions {
             _ if !exact => return Err(bad(format!("--from-runs: {name} is asked for with =, not with <="))),
             "since" => self.since = Some(time(name, &value)?),
             "until" => self.until = Some(time(name, &value)?),
+            "namespace" => own_namespace(&value)?,
             "limit" => match value.parse() {
                 Ok(limit) if (1..=MAX_RUNS).contains(&limit) => self.limit = Some(limit),
                 Ok(_) | Err(_) => {
@@ -105,12 +104,10 @@ impl Conditions {
         Ok(())
     }
 
-    /// What the list of runs is asked for. Runs of a namespace are its own: those of others come only where they are asked for.
+    /// What the list of runs is asked for: always for those of one namespace.
     pub(super) fn query(&self) -> Vec<(&'static str, Option<String>)> {
-        let named = self.listed.iter().any(|(name, _)| *name == "namespace");
-        let own = (!named).then(|| ("namespace", Some(Namespace::default().to_string())));
-        let asked = self.listed.iter().map(|(name, value)| (*name, Some(value.clone())));
-        asked.filter(|(name, value)| *name != "namespace" || value.as_deref() != Some(EVERY)).chain(own).collect()
+        let own = ("namespace", Some(Namespace::default().to_string()));
+        self.listed.iter().map(|(name, value)| (*name, Some(value.clone()))).chain([own]).collect()
     }
 
     /// Examples at most.
@@ -152,6 +149,19 @@ fn is_said(metadata: Option<&Value>, key: &str, value: &str) -> bool {
         Some(other) => serde_json::to_string(other).is_ok_and(|written| written == value),
         None => false,
     }
+}
+
+/// Datasets belong to the machine, as do the models that are trained on them: no other namespace's runs go into one.
+fn own_namespace(value: &str) -> Result<(), CliError> {
+    let own = Namespace::default();
+    if value == own.as_str() {
+        return Ok(());
+    }
+    let what =
+        format!("--from-runs: namespace is {value:?}, and datasets are made of runs of the namespace {own} only");
+    Err(CliError::new(Exit::Refused, what).hint(
+        "leave namespace out; a dataset belongs to the machine and what is trained on it to every namespace, so texts of another one go in only as a file: --jsonl",
+    ))
 }
 
 /// A day, or a moment with its zone.
@@ -240,15 +250,19 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn given_conditions_then_the_list_is_asked_for_them_and_for_one_namespace_unless_all_are_wanted() {
+    fn given_conditions_then_the_list_is_asked_for_them_and_always_for_the_machines_own_namespace() {
         let own = ("namespace", Some("default".to_owned()));
         assert_eq!(query(""), std::slice::from_ref(&own));
         let asked = query("agent=react AND status = succeeded and session=\"rock and roll\"");
         let said = |name, value: &str| (name, Some(value.to_owned()));
         let wanted = [said("agent", "react"), said("status", "succeeded"), said("session", "rock and roll"), own];
         assert_eq!(asked, wanted);
-        assert_eq!(query("namespace=team"), [said("namespace", "team")]);
-        assert!(query("namespace=*").is_empty());
+        assert_eq!(query("namespace=default"), query(""));
+        for foreign in ["team", "*", "Default", "default2"] {
+            let refused = Conditions::parse(&format!("agent=react and namespace={foreign}")).unwrap_err();
+            let told = format!("{refused:?}");
+            assert!(told.contains(foreign) && told.contains("Refused") && told.contains("--jsonl"), "{told}");
+        }
     }
 
     #[test]

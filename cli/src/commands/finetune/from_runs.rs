@@ -106,9 +106,8 @@ pub(super) async fn of_runs(connection: &Connection, conditions: &Conditions) ->
     }
     if found.examples == 0 {
         let what = format!("no run with an answer meets these conditions, of {} that were looked at", found.looked_at);
-        return Err(CliError::new(Exit::Refused, what).hint(
-            "riverrun runs ls; runs of the namespace default are meant unless another is named (namespace=team, namespace=* for all)",
-        ));
+        return Err(CliError::new(Exit::Refused, what)
+            .hint("riverrun runs ls --namespace default; datasets are made of runs of that namespace only"));
     }
     Ok(found.lines)
 }

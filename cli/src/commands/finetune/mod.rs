@@ -94,8 +94,8 @@ pub struct DatasetArgs {
     /// The model whose tokens are counted; the default one when left out
     #[arg(long)]
     pub base_model: Option<String>,
-    /// Make it of runs and their answers: conditions such as 'agent=react and status=succeeded and tool_errors=0', of one
-    /// namespace (namespace=team, else default)
+    /// Make it of runs of the namespace default and their answers: conditions such as 'agent=react and status=succeeded and
+    /// tool_errors=0'
     #[arg(long, value_name = "CONDITIONS", conflicts_with = "jsonl")]
     pub from_runs: Option<String>,
 }
