@@ -13,9 +13,11 @@ use super::{Cache, CacheStatus, MAX_VALUE_BYTES};
 
 /// How long the server may take, a new connection included.
 const PATIENCE: Duration = Duration::from_millis(50);
+/// The same with a new connection by TLS: every authority of the system is read for it.
+const TLS_PATIENCE: Duration = Duration::from_millis(250);
 /// The same where somebody asks how it is.
 const STATUS_PATIENCE: Duration = Duration::from_secs(1);
-/// How long it is left alone after it failed: then it costs one [`PATIENCE`] in this time, not one a request.
+/// How long it is left alone after it failed: then it costs one patience in this time, not one a request.
 const REST: Duration = Duration::from_secs(1);
 /// Before each key: a server may be shared with others.
 const PREFIX: &str = "riverrun:";
@@ -82,7 +84,8 @@ pub enum BadRedis {
     AuthoritiesWithoutTls,
 }
 
-/// A Redis server that is asked for at most 50 ms and left alone for a second when it did not answer.
+/// A Redis server that is asked for at most 50 ms (250 ms with a new connection by TLS) and left alone for a second when it did not
+/// answer.
 pub struct RedisCache {
     client: Client,
     state: Mutex<State>,
@@ -120,7 +123,12 @@ impl RedisCache {
         if self.state.lock().rests_until.is_some_and(|until| Instant::now() < until) {
             return None;
         }
-        self.ask_now(command, PATIENCE).await.ok()
+        self.ask_now(command, self.patience()).await.ok()
+    }
+
+    fn patience(&self) -> Duration {
+        let is_connected = self.state.lock().connection.is_some();
+        if is_connected || !self.is_tls() { PATIENCE } else { TLS_PATIENCE }
     }
 
     /// The same also of one that rests, with the reason.
@@ -171,9 +179,12 @@ impl RedisCache {
     }
 
     fn address(&self) -> String {
-        let addr = self.client.get_connection_info().addr();
-        let scheme = if matches!(addr, ConnectionAddr::TcpTls { .. }) { TLS_SCHEME } else { "redis://" };
-        format!("{scheme}{addr}")
+        let scheme = if self.is_tls() { TLS_SCHEME } else { "redis://" };
+        format!("{scheme}{}", self.client.get_connection_info().addr())
+    }
+
+    fn is_tls(&self) -> bool {
+        matches!(self.client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. })
     }
 }
 
