@@ -24,6 +24,8 @@ from pathlib import Path
 
 PATIENCE_S = 60
 STOP_S = 10
+# Those of the suite of caches.
+CERTIFICATES = Path(__file__).resolve().parent.parent / "stores/tests/data"
 
 
 def free_port():
@@ -104,9 +106,11 @@ class Services:
 
     def redis(self):
         server = program("redis-server") or missing("apt-get install redis-server")
-        port = free_port()
-        self.start([server, "--port", str(port), "--bind", "127.0.0.1", "--dir", self.data("redis"), "--save", ""], port, "redis-log")
-        return {"RIVERRUN_TEST_REDIS_URL": f"redis://127.0.0.1:{port}"}
+        port, tls_port = free_port(), free_port()
+        tls = ["--tls-port", str(tls_port), "--tls-auth-clients", "no", "--tls-cert-file", CERTIFICATES / "server.pem",
+               "--tls-key-file", CERTIFICATES / "server-key.pem", "--tls-ca-cert-file", CERTIFICATES / "ca.pem"]
+        self.start([server, "--port", str(port), "--bind", "127.0.0.1", "--dir", self.data("redis"), "--save", "", *tls], port, "redis-log")
+        return {"RIVERRUN_TEST_REDIS_URL": f"redis://127.0.0.1:{port}", "RIVERRUN_TEST_REDIS_TLS_URL": f"rediss://127.0.0.1:{tls_port}"}
 
     def mongodb(self):
         server = program("secantusd-py") or missing("pip install --pre secantusdb==0.7.0b3")

@@ -116,8 +116,8 @@ async fn cache(core: &Core) -> ServiceView {
         Some(trouble) => {
             let detail =
                 format!("{trouble}; what it would know is computed again, and each process counts requests for itself");
-            ServiceView::down("cache", kind, false, detail, "start the Redis server, or check RIVERRUN_REDIS_URL")
-                .took(ms(since))
+            let fix = "start the Redis server, or check RIVERRUN_REDIS_URL and RIVERRUN_REDIS_CA_FILE";
+            ServiceView::down("cache", kind, false, detail, fix).took(ms(since))
         }
     };
     ServiceView { address, version: version.or_else(|| row.version.clone()), ..row }

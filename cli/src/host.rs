@@ -170,10 +170,10 @@ fn make_core(settings: &Settings, config: ApiConfig) -> Result<Core, CliError> {
         .map_err(|error| CliError::new(Exit::Failed, error.to_string()).maybe_hint(error.hint()))?;
     let tools = tools(settings, &settings.tools_file, settings.tools_file_named)?;
     let core = Core::with_tools(config, models, tools).with_tracing(TracingService::new(settings.tracing.clone()));
-    let Some(url) = &settings.redis_url else { return Ok(core) };
-    let cache = RedisCache::open(url).map_err(|error| {
+    let Some(redis) = &settings.redis else { return Ok(core) };
+    let cache = RedisCache::open(redis).map_err(|error| {
         CliError::new(Exit::Usage, format!("setting RIVERRUN_REDIS_URL: {error}"))
-            .hint("correct or unset RIVERRUN_REDIS_URL; an address is redis://user:password@host:6379/0")
+            .hint("correct RIVERRUN_REDIS_URL (redis://user:password@host:6379/0, or rediss:// for TLS) and RIVERRUN_REDIS_CA_FILE")
     })?;
     Ok(core.with_cache(Arc::new(cache)))
 }

@@ -20,6 +20,7 @@ use riverrun_knowledge::web::WebPolicy;
 use riverrun_log::broker::SecureListener;
 use riverrun_log::{RegistryConfig, S3Config};
 use riverrun_models::{ModelSettings, Secret};
+use riverrun_stores::RedisConfig;
 use riverrun_stores::vectors::qdrant::QdrantConfig;
 use riverrun_stores::warehouse::RemoteConfig;
 use riverrun_workers::tracer::TracingSettings;
@@ -59,7 +60,7 @@ pub struct Settings {
     /// A PostgreSQL server for the read models; `None` keeps them in the data folder.
     pub database_url: Option<String>,
     /// A Redis server that processes share as a cache; `None` has one in each.
-    pub redis_url: Option<String>,
+    pub redis: Option<RedisConfig>,
     /// A MongoDB server for documents; `None` keeps them in the database of the read models.
     pub mongodb_url: Option<String>,
     /// A Qdrant server for the vectors; `None` keeps them in the data folder.
@@ -140,7 +141,7 @@ impl Settings {
             kafka_brokers: values.text(KAFKA_BROKERS),
             kafka_extra: values.kafka_extra(),
             database_url: servers::database_url(values)?,
-            redis_url: servers::redis_url(values)?,
+            redis: servers::redis(values, folder)?,
             mongodb_url: servers::mongodb_url(values)?,
             qdrant: servers::qdrant(values)?,
             warehouse: servers::warehouse(values)?,

@@ -18,7 +18,7 @@ mod open_set;
 mod qdrant_server;
 mod shelf;
 
-pub use cache::{Cache, CacheStatus, LocalCache, RedisCache};
+pub use cache::{Cache, CacheStatus, LocalCache, RedisCache, RedisConfig};
 pub use chunk::{ChunkFilter, MAX_HITS, MAX_TAG_BYTES, MAX_TAGS, StoredChunk, Versions, metadata_tag, metadata_tags};
 pub use documents::{DocumentStore, MongoDocuments, SqlDocuments};
 pub use episodes::{EpisodeHit, EpisodePoint, Episodes};

@@ -125,7 +125,7 @@ def test_no_secret_is_in_the_compose_file_and_the_script_draws_each(tmp_path):
 def test_the_image_runs_as_nobody_and_its_versions_are_those_of_the_build():
     text = (ROOT / "deploy/Dockerfile").read_text()
     toolchain = re.search(r'channel = "(.+)"', (ROOT / "rust-toolchain.toml").read_text()).group(1)
-    assert f"FROM rust:{toolchain}-" in text
+    assert f"FROM rust:{toolchain}-" in text and f"RUSTUP_TOOLCHAIN={toolchain}\n" in text
     duckdb = re.search(r"^DUCKDB_PACKAGE_VERSION=(\S+)", (ROOT / "x").read_text(), re.M).group(1)
     assert f"DUCKDB_PACKAGE_VERSION={duckdb}" in text
     assert re.search(r"^USER 10001$", text, re.M)
@@ -210,6 +210,28 @@ def test_the_chart_scales_only_groups_that_commit_and_reaches_a_kafka_that_asks_
     assert "authenticationRef" in trigger and "range $name, $value := $.Values.autoscaling.kafka" in trigger
 
 
+def test_a_worker_of_the_chart_that_says_little_is_scaled_all_the_same():
+    trigger = (CHART / "templates/workers.yaml").read_text()
+    # Kubernetes refuses metadata of a trigger that are null.
+    assert "lagThreshold: {{ .lag | default 50 | quote }}" in trigger
+    assert "{{- if .maxReplicas }}\n  maxReplicaCount:" in trigger
+    topics = set(re.findall(r'^name = "(.+)"$', (ROOT / "deploy/topics.toml").read_text(), re.M))
+    assert set(re.findall(r"topic: ([a-z.]+)", (CHART / "values.yaml").read_text())) <= topics
+
+
+def test_probes_ask_where_the_program_listens():
+    usual = re.search(r'number\("RIVERRUN_API_PORT", (\d+)', sources()).group(1)
+    for name, pod in pods():
+        container, = pod["spec"]["containers"]
+        port, = container["ports"]
+        chosen = container["args"][container["args"].index("--health-port") + 1] if "--health-port" in container["args"] else usual
+        assert str(port["containerPort"]) == chosen, name
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            asked = container[probe]["httpGet"]
+            assert asked["port"] == port["name"] and f'"{asked["path"]}"' in sources(), (name, probe)
+    assert VALUES["settings"]["RIVERRUN_API_HOST"] == "0.0.0.0", "probes come from outside of the pod"
+
+
 def test_the_api_of_the_chart_answers_under_the_names_of_its_service():
     helpers = (CHART / "templates/_helpers.tpl").read_text()
     hosts = re.search(r"\$hosts := list (.*) -}}", helpers).group(1)
@@ -225,6 +247,8 @@ def test_the_apis_of_the_chart_ask_the_server_for_tables_where_there_is_one():
     assert '"RIVERRUN_WAREHOUSE_URL" (printf "http://%s:%v" $server .Values.service.port)' in part and "append $hosts $server" in part
     text = (CHART / "templates/service.yaml").read_text()
     behind = text[text.index(both):]
+    # Without APIs before it the server is behind the Service itself, and workers of their own ask it there.
+    assert 'else if and .Values.server.enabled .Values.workers -}}\n{{- $_ := set $known "RIVERRUN_WAREHOUSE_URL" (printf "http://%s:%v" .Release.Name .Values.service.port)' in part
     assert "name: {{ .Release.Name }}-server" in behind and "app.kubernetes.io/component: server" in behind and is_known("RIVERRUN_WAREHOUSE_URL")
 
 
@@ -250,6 +274,12 @@ def test_dashboards_and_alerts_ask_for_figures_that_there_are():
     known = metrics()
     unknown = {name for expression in asked for name in re.findall(r"riverrun_[a-z_]+", expression)} - known
     assert not unknown
+    kinds = {f"riverrun.{name}" for name in re.findall(r'NAME: &str = "([a-z-]+)"', sources())} | {"riverrun.agent"}
+    for expression in asked:
+        for start, names in re.findall(r'group!?=~"(riverrun)\.\(([a-z|-]+)\)"', expression):
+            assert {f"{start}.{name}" for name in names.split("|")} <= kinds, expression
+        words = {word for words in re.findall(r'(?:what|status)=~?"([a-z_|]+)"', expression) for word in words.split("|")}
+        assert all(f'"{word}"' in sources() for word in words), expression
     for rule in rules:
         assert rule["annotations"]["description"] and rule["labels"]["severity"] in {"critical", "warning", "info"}
 

@@ -409,7 +409,7 @@ def test_bodies_at_and_beyond_the_limits_cost_no_more_memory_than_they_have(serv
 # ---- F6: a full disk --------------------------------------------------------------------------------------------------------
 
 
-def test_a_log_on_a_full_disk_refuses_with_the_fix_and_goes_on_when_there_is_room(new_server):
+def test_a_log_on_a_full_disk_refuses_with_the_fix_and_goes_on_when_there_is_room(new_server, scale):
     server = new_server()
     disk = server.folder / "data/broker"
     disk.mkdir(parents=True)
@@ -420,21 +420,23 @@ def test_a_log_on_a_full_disk_refuses_with_the_fix_and_goes_on_when_there_is_roo
         server.start()
         first = server.start_run("[[steps=1 id=before-full]]")
         assert server.run_end(first)["status"] == "succeeded"
-        fill(disk / "filler")
 
         def refusal():
             # The last page of a file may have room for a few commands more.
             reply = server.post("/runs", {"task": "[[steps=1 id=while-full]]", "agent": "react"}, timeout=180)
             return reply if reply.status != 202 else None
-        refused = wait_for(refusal, 120, "a run to be refused")
-        assert refused.status in (503, 507) and refused.json["hint"], refused
-        assert server.get(f"/runs/{first}").status == 200 and server.get("/health").status in (200, 503)
-        (disk / "filler").unlink()
 
         def accepted():
             reply = server.post("/runs", {"task": "[[steps=1 id=after-full]]", "agent": "react"}, timeout=180)
             return reply.status == 202 and reply.json["run_id"]
-        assert server.run_end(wait_for(accepted, 120, "a run to be accepted again"))["status"] == "succeeded"
+
+        for _ in range(scale):
+            fill(disk / "filler")
+            refused = wait_for(refusal, 120, "a run to be refused")
+            assert refused.status in (503, 507) and refused.json["hint"], refused
+            assert server.get(f"/runs/{first}").status == 200 and server.get("/health").status in (200, 503)
+            (disk / "filler").unlink()
+            assert server.run_end(wait_for(accepted, 120, "a run to be accepted again"))["status"] == "succeeded"
         server.kill()
         server.start()
         assert server.get(f"/runs/{first}").json["status"] == "succeeded"

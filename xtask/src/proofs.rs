@@ -1,4 +1,5 @@
-//! The tables of proofs: every row is there, and so is every test that they name. A table that names a test which is gone proves nothing.
+//! The tables of proofs: every row is there, and so is every test that they name. A table that names a test which is gone proves nothing,
+//! and neither does a full size that nothing does.
 
 use std::fs;
 use std::path::Path;
@@ -9,6 +10,9 @@ use crate::Findings;
 
 /// Pages with tables of proofs, the letter of their rows, and how many there must be.
 const PAGES: [(&str, char, usize); 2] = [("docs/reliability.md", 'F', 25), ("docs/security.md", 'A', 17)];
+
+/// Where rows with a full size are, the tests that can be repeated, and what starts both.
+const SIZES: (&str, &str, &str) = ("docs/reliability.md", "tests/interop/test_faults.py", "x");
 
 pub(crate) fn check(root: &Path) -> Findings {
     let mut findings = Vec::new();
@@ -23,7 +27,42 @@ pub(crate) fn check(root: &Path) -> Findings {
             }
         }
     }
+    findings.extend(sizes_of_nothing(root)?);
     Ok(findings)
+}
+
+/// Rows whose full size is a number of repeats that none of their tests takes, or a verb that `x` does not have.
+fn sizes_of_nothing(root: &Path) -> Findings {
+    let (page, faults, verbs) = SIZES;
+    let read = |file: &str| fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {file}"));
+    let (text, faults_text, verbs_text) = (read(page)?, read(faults)?, read(verbs)?);
+    let mut findings = Vec::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with("| F")) {
+        let repeated = || named(line).any(|(file, name)| file == faults && takes_scale(&faults_text, name));
+        for size in full_sizes(line) {
+            let verb = size.strip_prefix("./x ").and_then(|rest| rest.split(' ').next());
+            let problem = match verb {
+                _ if size.starts_with("--scale ") && !repeated() => "no test of the row takes it",
+                Some(verb) if !verbs_text.contains(&format!("\n  {verb})")) => "x has no such verb",
+                Some(_) | None => continue,
+            };
+            findings.push(format!("{page}:{}: {size}: {problem}", number + 1));
+        }
+    }
+    Ok(findings)
+}
+
+/// The code of the last cell of a row.
+fn full_sizes(row: &str) -> impl Iterator<Item = &str> {
+    let last = row.trim_end_matches([' ', '|']).rsplit('|').next().unwrap_or_default();
+    last.split('`').skip(1).step_by(2)
+}
+
+/// Whether a test of pytest has the fixture of that name.
+fn takes_scale(text: &str, name: &str) -> bool {
+    let start = format!("def {name}(");
+    let fixtures = text.split_once(&start).and_then(|(_, rest)| rest.split_once(')')).map(|(fixtures, _)| fixtures);
+    fixtures.is_some_and(|fixtures| fixtures.split(',').any(|fixture| fixture.trim() == "scale"))
 }
 
 fn missing_rows(text: &str, letter: char, rows: usize) -> impl Iterator<Item = String> {
@@ -79,6 +118,30 @@ mod tests {
     fn given_a_table_with_a_gap_when_checked_then_the_row_is_named() {
         let text = "| row | what |\n|---|---|\n| F1 | a |\n| F3 | b |\n";
         assert_eq!(missing_rows(text, 'F', 3).collect::<Vec<_>>(), ["F2"]);
+    }
+
+    #[test]
+    fn given_full_sizes_when_checked_then_those_that_nothing_does_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let (page, faults, verbs) = SIZES;
+        for file in [page, faults] {
+            fs::create_dir_all(folder.path().join(file).parent().unwrap()).unwrap();
+        }
+        let tests = "def test_often(server, scale):\n    pass\n\n\ndef test_once(server):\n    pass\n";
+        fs::write(folder.path().join(faults), tests).unwrap();
+        fs::write(folder.path().join(verbs), "case \"$verb\" in\n  soak) soak ;;\nesac\n").unwrap();
+        let rows = format!(
+            "| F1 | a | `{faults}::test_often` | `--scale 20`; `./x soak` |\n\
+             | F2 | b | `{faults}::test_once` | `--scale 20` |\n\
+             | F3 | c | `{faults}::test_once` | `./x soka --minutes 2` |\n\
+             | F4 | d | `{faults}::test_once` | the same |\n"
+        );
+        fs::write(folder.path().join(page), rows).unwrap();
+        let expected = [
+            "docs/reliability.md:2: --scale 20: no test of the row takes it",
+            "docs/reliability.md:3: ./x soka --minutes 2: x has no such verb",
+        ];
+        assert_eq!(sizes_of_nothing(folder.path()).unwrap(), expected);
     }
 
     #[test]

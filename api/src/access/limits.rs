@@ -219,6 +219,10 @@ mod tests {
             Some(Ok(()))
         }
 
+        fn is_shared(&self) -> bool {
+            true
+        }
+
         async fn status(&self) -> CacheStatus {
             CacheStatus { kind: "test", address: None, version: None, trouble: None }
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use riverrun_log::{Credentials, RegistryConfig};
 
+use super::servers::authorities;
 use super::{Values, redact_url, wrong};
 use crate::error::{CliError, Exit};
 
@@ -32,7 +33,7 @@ pub(super) fn schema_registry(values: &Values, folder: &Path) -> Result<Option<R
     if let Some(end) = url.find(['?', '#']) {
         return Err(wrong(URL, &format!("{}…", &url[..end]), "an address without ? and #"));
     }
-    Ok(Some(RegistryConfig { url, credentials: credentials(values)?, ca_pem: ca_pem(values, folder)? }))
+    Ok(Some(RegistryConfig { url, credentials: credentials(values)?, ca_pem: authorities(values, CA_FILE, folder)? }))
 }
 
 fn credentials(values: &Values) -> Result<Credentials, CliError> {
@@ -45,16 +46,6 @@ fn credentials(values: &Values) -> Result<Credentials, CliError> {
         (_, _, None) => Err(CliError::new(Exit::Usage, format!("one of {USER} and {PASSWORD} is not set"))
             .hint("set both, or none for a registry that anybody may use")),
     }
-}
-
-fn ca_pem(values: &Values, folder: &Path) -> Result<Option<Vec<u8>>, CliError> {
-    let Some(file) = values.text(CA_FILE) else { return Ok(None) };
-    let pem = std::fs::read(folder.join(&file))
-        .map_err(|error| wrong(CA_FILE, &file, &format!("a file that can be read: {error}")))?;
-    if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE-----") {
-        return Err(wrong(CA_FILE, &file, "a file of PEM certificates"));
-    }
-    Ok(Some(pem))
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Which servers stand for embedded parts, and the keys to them.
 
+use std::path::Path;
+
 use riverrun_log::S3Config;
+use riverrun_stores::RedisConfig;
 use riverrun_stores::vectors::qdrant::{QdrantConfig, Quantization};
 use riverrun_stores::warehouse::RemoteConfig;
 
@@ -19,15 +22,38 @@ pub(super) fn database_url(values: &Values) -> Result<Option<String>, CliError> 
     }
 }
 
-/// A Redis server, where one is named.
-pub(super) fn redis_url(values: &Values) -> Result<Option<String>, CliError> {
-    let name = "RIVERRUN_REDIS_URL";
-    match values.text(name) {
-        Some(url) if !url.starts_with("redis://") => {
-            Err(wrong(name, &redact_url(&url), "redis://user:password@host:6379/0; TLS to it is not spoken"))
-        }
-        url => Ok(url),
+/// A Redis server, where one is named. Authorities without TLS would go unused in silence.
+pub(super) fn redis(values: &Values, folder: &Path) -> Result<Option<RedisConfig>, CliError> {
+    let (name, ca_file) = ("RIVERRUN_REDIS_URL", "RIVERRUN_REDIS_CA_FILE");
+    let ca_pem = authorities(values, ca_file, folder)?;
+    let url = values.text(name);
+    let is_tls = url.as_ref().is_some_and(|url| url.starts_with("rediss://"));
+    if ca_pem.is_some() && !is_tls {
+        return Err(CliError::new(Exit::Usage, format!("{ca_file} is set, and {name} is no address with TLS"))
+            .hint(format!("begin {name} with rediss://, or unset {ca_file} (environment or .env)")));
     }
+    let Some(url) = url else { return Ok(None) };
+    if !is_tls && !url.starts_with("redis://") {
+        let expected = "redis://user:password@host:6379/0, or rediss:// for TLS";
+        return Err(wrong(name, &redact_url(&url), expected));
+    }
+    if url.contains('#') {
+        let expected =
+            format!("an address without #; {ca_file} names the authorities that a certificate may come from");
+        return Err(wrong(name, &redact_url(&url), &expected));
+    }
+    Ok(Some(RedisConfig { url, ca_pem }))
+}
+
+/// The certificates of authorities, where a file of them is named.
+pub(super) fn authorities(values: &Values, name: &str, folder: &Path) -> Result<Option<Vec<u8>>, CliError> {
+    let Some(file) = values.text(name) else { return Ok(None) };
+    let pem = std::fs::read(folder.join(&file))
+        .map_err(|error| wrong(name, &file, &format!("a file that can be read: {error}")))?;
+    if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE-----") {
+        return Err(wrong(name, &file, "a file of PEM certificates"));
+    }
+    Ok(Some(pem))
 }
 
 /// A MongoDB server, where one is named.
@@ -127,15 +153,39 @@ mod tests {
     }
 
     #[test]
+    fn given_a_redis_server_when_its_settings_are_read_then_it_is_used_with_its_authorities_and_halves_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let pem = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
+        std::fs::write(folder.path().join("ca.pem"), pem).unwrap();
+        let redis = |pairs: &[(&str, &str)]| redis(&values(pairs), folder.path());
+        let (url, ca) = ("RIVERRUN_REDIS_URL", ("RIVERRUN_REDIS_CA_FILE", "ca.pem"));
+        assert!(redis(&[]).unwrap().is_none());
+        for (address, authorities) in
+            [("redis://cache:6379/1", None), ("rediss://:s3cret@cache", None), ("rediss://:s3cret@cache", Some(ca))]
+        {
+            let pairs: Vec<_> = [(url, address)].into_iter().chain(authorities).collect();
+            let found = redis(&pairs).unwrap().unwrap();
+            assert_eq!((found.url.as_str(), found.ca_pem.is_some()), (address, authorities.is_some()));
+            assert!(!format!("{found:?}").contains("s3cret"), "{found:?}");
+        }
+        for pairs in [
+            vec![(url, "http://:s3cret@cache:6379")],
+            vec![(url, "cache:6379")],
+            vec![(url, "rediss://:s3cret@cache/#insecure")],
+            vec![(url, "redis://:s3cret@cache"), ca],
+            vec![ca],
+            vec![(url, "rediss://:s3cret@cache"), ("RIVERRUN_REDIS_CA_FILE", "none.pem")],
+        ] {
+            let error = redis(&pairs).unwrap_err();
+            let told = error.exit == Exit::Usage && error.message.contains("RIVERRUN_REDIS_") && error.hint.is_some();
+            assert!(told && !error.message.contains("s3cret"), "{error:?}");
+        }
+    }
+
+    #[test]
     fn given_servers_when_their_settings_are_read_then_they_are_used_and_halves_are_refused() {
         let nothing = values(&[]);
         assert!(database_url(&nothing).unwrap().is_none() && s3(&nothing).unwrap().is_none());
-        assert!(redis_url(&nothing).unwrap().is_none());
-        assert!(redis_url(&values(&[("RIVERRUN_REDIS_URL", "redis://cache:6379/1")])).unwrap().is_some());
-        for url in ["rediss://:s3cret@cache", "http://:s3cret@cache:6379", "cache:6379"] {
-            let error = redis_url(&values(&[("RIVERRUN_REDIS_URL", url)])).unwrap_err();
-            assert!(error.message.contains("RIVERRUN_REDIS_URL") && !error.message.contains("s3cret"), "{error:?}");
-        }
         let mongodb = |url: &str| mongodb_url(&values(&[("RIVERRUN_MONGODB_URL", url)]));
         assert!(mongodb_url(&nothing).unwrap().is_none());
         assert!(mongodb("mongodb://ann:s3cret@docs:27017/river").unwrap().is_some());

@@ -51,6 +51,10 @@ impl Cache for LocalCache {
         None
     }
 
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     async fn status(&self) -> CacheStatus {
         CacheStatus { kind: "embedded", address: None, version: None, trouble: None }
     }

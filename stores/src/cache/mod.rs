@@ -11,7 +11,7 @@ mod local;
 mod redis_server;
 
 pub use local::LocalCache;
-pub use redis_server::{BadRedisUrl, RedisCache};
+pub use redis_server::{BadRedis, RedisCache, RedisConfig};
 
 /// Largest value that is kept, in bytes; a larger one is computed again each time.
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
@@ -41,6 +41,9 @@ pub trait Cache: Send + Sync + 'static {
     /// Takes one from a bucket that holds `per_minute` and is filled up again over a minute; where none is left, how long until
     /// there is one. `None` where buckets are not shared, or not now: then every process counts for itself. `per_minute` is not 0.
     async fn take(&self, bucket: &str, per_minute: u32) -> Option<Result<(), Duration>>;
+
+    /// Whether other processes see what is kept.
+    fn is_shared(&self) -> bool;
 
     /// Asks it, for `diagnose`.
     async fn status(&self) -> CacheStatus;

@@ -1,19 +1,23 @@
 //! The cache that several processes share: a Redis server.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisResult};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, FromRedisValue, RedisResult, TlsCertificates};
+use tokio_rustls::rustls::crypto::aws_lc_rs;
 
 use super::{Cache, CacheStatus, MAX_VALUE_BYTES};
 
 /// How long the server may take, a new connection included.
 const PATIENCE: Duration = Duration::from_millis(50);
+/// The same with a new connection by TLS: every authority of the system is read for it.
+const TLS_PATIENCE: Duration = Duration::from_millis(250);
 /// The same where somebody asks how it is.
 const STATUS_PATIENCE: Duration = Duration::from_secs(1);
-/// How long it is left alone after it failed: then it costs one [`PATIENCE`] in this time, not one a request.
+/// How long it is left alone after it failed: then it costs one patience in this time, not one a request.
 const REST: Duration = Duration::from_secs(1);
 /// Before each key: a server may be shared with others.
 const PREFIX: &str = "riverrun:";
@@ -35,14 +39,53 @@ redis.call('PEXPIRE', KEYS[1], 61000)
 return wait
 ";
 
-/// An address that is none of a Redis server. It is not shown: it may hold a password.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the address of the Redis server can't be read: {reason}")]
-pub struct BadRedisUrl {
-    reason: String,
+/// Scheme of an address whose server is spoken to by TLS.
+const TLS_SCHEME: &str = "rediss://";
+
+/// Which Redis server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisConfig {
+    /// Such as `redis://:password@host:6379/0`, or `rediss://` for TLS.
+    pub url: String,
+    /// The authorities that its certificate may come from, as PEM; `None` has those of the system.
+    pub ca_pem: Option<Vec<u8>>,
 }
 
-/// A Redis server that is asked for at most 50 ms and left alone for a second when it did not answer.
+/// Without the address, which may hold a password.
+impl fmt::Debug for RedisConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisConfig").field("tls", &self.is_tls()).finish_non_exhaustive()
+    }
+}
+
+impl RedisConfig {
+    fn is_tls(&self) -> bool {
+        self.url.starts_with(TLS_SCHEME)
+    }
+}
+
+/// What is none of a Redis server. The address is not shown: it may hold a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadRedis {
+    /// The address is none.
+    #[error("the address of the Redis server can't be read: {reason}")]
+    Url {
+        /// What kind of mistake it is.
+        reason: String,
+    },
+    /// The certificates of authorities are none.
+    #[error("the certificates of the authorities for the Redis server can't be read: {reason}")]
+    Authorities {
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// Authorities without TLS would go unused in silence.
+    #[error("authorities for the Redis server are named, and its address does not begin with rediss://")]
+    AuthoritiesWithoutTls,
+}
+
+/// A Redis server that is asked for at most 50 ms (250 ms with a new connection by TLS) and left alone for a second when it did not
+/// answer.
 pub struct RedisCache {
     client: Client,
     state: Mutex<State>,
@@ -59,9 +102,19 @@ impl RedisCache {
     /// Connects when it is needed, and again when the connection is lost.
     ///
     /// # Errors
-    /// When the address is none, such as `redis://:password@host:6379/0`.
-    pub fn open(url: &str) -> Result<Self, BadRedisUrl> {
-        let client = Client::open(url).map_err(|error| BadRedisUrl { reason: error.category().to_owned() })?;
+    /// When the address is none, such as `redis://:password@host:6379/0`, or the authorities are none.
+    pub fn open(config: &RedisConfig) -> Result<Self, BadRedis> {
+        let client =
+            Client::open(config.url.as_str()).map_err(|error| BadRedis::Url { reason: error.category().to_owned() })?;
+        if config.is_tls() {
+            choose_cryptography();
+        } else if config.ca_pem.is_some() {
+            return Err(BadRedis::AuthoritiesWithoutTls);
+        }
+        let client = match &config.ca_pem {
+            Some(pem) => trusting(&config.url, pem)?,
+            None => client,
+        };
         Ok(Self { client, state: Mutex::default() })
     }
 
@@ -70,7 +123,12 @@ impl RedisCache {
         if self.state.lock().rests_until.is_some_and(|until| Instant::now() < until) {
             return None;
         }
-        self.ask_now(command, PATIENCE).await.ok()
+        self.ask_now(command, self.patience()).await.ok()
+    }
+
+    fn patience(&self) -> Duration {
+        let is_connected = self.state.lock().connection.is_some();
+        if is_connected || !self.is_tls() { PATIENCE } else { TLS_PATIENCE }
     }
 
     /// The same also of one that rests, with the reason.
@@ -121,7 +179,25 @@ impl RedisCache {
     }
 
     fn address(&self) -> String {
-        format!("redis://{}", self.client.get_connection_info().addr())
+        let scheme = if self.is_tls() { TLS_SCHEME } else { "redis://" };
+        format!("{scheme}{}", self.client.get_connection_info().addr())
+    }
+
+    fn is_tls(&self) -> bool {
+        matches!(self.client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. })
+    }
+}
+
+/// A client that trusts these authorities and no others.
+fn trusting(url: &str, ca_pem: &[u8]) -> Result<Client, BadRedis> {
+    let certificates = TlsCertificates { client_tls: None, root_cert: Some(ca_pem.to_vec()) };
+    Client::build_with_tls(url, certificates).map_err(|error| BadRedis::Authorities { reason: error.to_string() })
+}
+
+/// Two kinds of cryptography are built in, and the client of Redis leaves the choice to the process.
+fn choose_cryptography() {
+    if aws_lc_rs::default_provider().install_default().is_err() {
+        tracing::debug!("the process has its cryptography for TLS already");
     }
 }
 
@@ -148,6 +224,10 @@ impl Cache for RedisCache {
         command.arg(TAKE).arg(1).arg(format!("{PREFIX}rate:{bucket}")).arg(per_minute);
         let wait_ms: u64 = self.ask(&command).await?;
         Some(if wait_ms == 0 { Ok(()) } else { Err(Duration::from_millis(wait_ms)) })
+    }
+
+    fn is_shared(&self) -> bool {
+        true
     }
 
     async fn status(&self) -> CacheStatus {

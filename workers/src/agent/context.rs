@@ -29,6 +29,6 @@ pub(super) struct AgentContext {
 impl AgentContext {
     /// Where folds of long runs are kept.
     pub(super) fn shelves(&self) -> Shelves<'_> {
-        Shelves { blobs: self.blobs.as_ref(), cache: self.cache.as_ref() }
+        Shelves::new(self.blobs.as_ref(), self.cache.as_ref())
     }
 }

@@ -100,7 +100,7 @@ pub struct AgentWorkerConfig {
     pub policy: Arc<Policy>,
     /// How long a run waits for one that was never asked for; see [`PREDECESSOR_PATIENCE`].
     pub predecessor_patience: Duration,
-    /// Has the folds of long runs for a while, for the process that takes one over.
+    /// Has the folds of long runs for a while, where another process that takes one over sees it.
     pub cache: Arc<dyn Cache>,
 }
 

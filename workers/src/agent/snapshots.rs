@@ -1,5 +1,5 @@
-//! Snapshots: the fold of a long run in the blob store, so that a takeover reads what came since and not the whole run. The cache has
-//! it too, for whoever takes the run over soon.
+//! Snapshots: the fold of a long run in the blob store, so that a takeover reads what came since and not the whole run. A cache that
+//! processes share has it too, for whoever takes the run over soon.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -20,8 +20,16 @@ const HOT: Duration = Duration::from_secs(60 * 60);
 /// Where folds are kept.
 #[derive(Clone, Copy)]
 pub(super) struct Shelves<'a> {
-    pub(super) blobs: &'a dyn BlobStore,
-    pub(super) cache: &'a dyn Cache,
+    blobs: &'a dyn BlobStore,
+    /// `None` where processes share none: the one that has the fold at hand needs no copy beside it.
+    cache: Option<&'a dyn Cache>,
+}
+
+impl<'a> Shelves<'a> {
+    /// The blob store, and the cache where others see it.
+    pub(super) fn new(blobs: &'a dyn BlobStore, cache: &'a dyn Cache) -> Self {
+        Self { blobs, cache: cache.is_shared().then_some(cache) }
+    }
 }
 
 /// Keeps the fold; gives the event that points at it.
@@ -37,7 +45,9 @@ pub(super) async fn take(
         .put_bytes(json.clone(), "application/json")
         .await
         .map_err(|error| Failure::new(error.code(), error.to_string()))?;
-    shelves.cache.put(&hot(&blob), json.into(), HOT).await;
+    if let Some(cache) = shelves.cache {
+        cache.put(&hot(&blob), json.into(), HOT).await;
+    }
     Ok(RunSnapshotted {
         run_id: state.run_id,
         epoch: state.epoch(),
@@ -75,7 +85,10 @@ fn hot(blob: &BlobRef) -> String {
 }
 
 async fn load(shelves: Shelves<'_>, snapshot: &RunSnapshotted) -> Result<RunState, String> {
-    let kept = shelves.cache.get(&hot(&snapshot.state)).await;
+    let kept = match shelves.cache {
+        Some(cache) => cache.get(&hot(&snapshot.state)).await,
+        None => None,
+    };
     // A cache is never truth: only what has the hash that the log names is the fold.
     if let Some(bytes) = kept.filter(|bytes| sha256_hex(bytes) == snapshot.state.sha256) {
         return read(&bytes, snapshot);
@@ -208,7 +221,8 @@ mod tests {
                 accepted_offset = at.offset;
             }
         }
-        let shelves = Shelves { blobs: &blobs, cache: &LocalCache::default() };
+        let (cache, cache_elsewhere) = (LocalCache::default(), LocalCache::default());
+        let shelves = Shelves { blobs: &blobs, cache: Some(&cache) };
         let snapshot = take(shelves, &state, (accepted_offset, next_offset)).await.unwrap();
         // Words that come while the snapshot is on its way are not in it.
         let cancel = AgentEvent::from(RunCancelRequested { run_id, reason: Some("enough".into()), at: 3 });
@@ -219,12 +233,32 @@ mod tests {
 
         let schemas = Schemas::built_in();
         // Another process, whose cache knows nothing.
-        let elsewhere = Shelves { blobs: &blobs, cache: &LocalCache::default() };
+        let elsewhere = Shelves { blobs: &blobs, cache: Some(&cache_elsewhere) };
         let restored = || restore(elsewhere, &log, &schemas, place, &snapshot);
         assert_eq!(restored().await.unwrap(), Some(state.clone()));
         assert_eq!((state.sources().len(), state.cancel_requested.is_some()), (2, true));
         std::fs::remove_dir_all(folder.path().join("blobs")).unwrap();
         assert_eq!(restored().await.unwrap(), Some(state), "folded again");
+    }
+
+    fn one_search() -> RunState {
+        let mut state = RunState::accepted(&accepted());
+        let claim = RunClaimed { run_id: state.run_id, epoch: 1, worker: "w".into(), at: 1 };
+        for event in [AgentEvent::from(claim), searched(1, 1).into()] {
+            state.apply(&event);
+        }
+        state
+    }
+
+    #[tokio::test]
+    async fn given_a_cache_of_this_process_alone_when_a_fold_is_kept_then_the_blob_store_alone_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = ObjectStoreBlobs::local(&folder.path().join("blobs")).unwrap();
+        let cache = LocalCache::default();
+        let (shelves, state) = (Shelves::new(&blobs, &cache), one_search());
+        let snapshot = take(shelves, &state, (0, 3)).await.unwrap();
+        assert_eq!(cache.get(&hot(&snapshot.state)).await, None);
+        assert_eq!(load(shelves, &snapshot).await, Ok(state));
     }
 
     #[tokio::test]
@@ -233,12 +267,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let blobs = ObjectStoreBlobs::local(&folder.path().join("blobs")).unwrap();
         let cache = LocalCache::default();
-        let shelves = Shelves { blobs: &blobs, cache: &cache };
-        let mut state = RunState::accepted(&accepted());
-        let claim = RunClaimed { run_id: state.run_id, epoch: 1, worker: "w".into(), at: 1 };
-        for event in [AgentEvent::from(claim), searched(1, 1).into()] {
-            state.apply(&event);
-        }
+        let shelves = Shelves { blobs: &blobs, cache: Some(&cache) };
+        let state = one_search();
         let snapshot = take(shelves, &state, (0, 3)).await.unwrap();
         let key = hot(&snapshot.state);
         let forged = String::from_utf8(cache.get(&key).await.unwrap()).unwrap().replace("words", "other");

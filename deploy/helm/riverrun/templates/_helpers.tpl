@@ -10,6 +10,8 @@
 {{- $server := printf "%s-server" .Release.Name -}}
 {{- $hosts = append $hosts $server -}}
 {{- $_ := set $known "RIVERRUN_WAREHOUSE_URL" (printf "http://%s:%v" $server .Values.service.port) -}}
+{{- else if and .Values.server.enabled .Values.workers -}}
+{{- $_ := set $known "RIVERRUN_WAREHOUSE_URL" (printf "http://%s:%v" .Release.Name .Values.service.port) -}}
 {{- end -}}
 {{- $_ := set $known "RIVERRUN_API_ALLOWED_HOSTS" (join "," $hosts) -}}
 {{- range $name, $value := merge (dict) .Values.settings $known }}
