@@ -90,6 +90,42 @@ async fn given_chunks_when_they_are_searched_then_those_with_the_rarer_words_com
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn given_scripts_without_spaces_when_a_word_inside_is_searched_then_its_chunk_comes_first() {
+    let everywhere = ChunkFilter::default();
+    for Case { index, _folder } in cases() {
+        let (index, notes) = (index.as_ref(), own("unspaced"));
+        let texts = [
+            ("zh", "莱茵河发源于瑞士阿尔卑斯山，流入北海。"),
+            ("ja", "滑空場では日曜日にウインチ曳航を行う。"),
+            ("th", "แม่น้ำไรน์ไหลลงสู่ทะเลเหนือ"),
+            ("lo", "ແມ່ນ້ຳຂອງໄຫຼຜ່ານປະເທດລາວ"),
+            ("km", "ទន្លេមេគង្គហូរកាត់ប្រទេសកម្ពុជា"),
+            ("my", "ဧရာဝတီမြစ်သည်ပင်လယ်သို့စီးဆင်းသည်"),
+            ("en", "The Rhine rises in the Swiss Alps."),
+        ];
+        fill(index, &notes, texts.iter().map(|(name, text)| chunk(name, "v1", 1, text)).collect()).await;
+        for (query, expected) in [
+            ("瑞士", "zh"),
+            ("阿尔卑斯山在哪里", "zh"),
+            ("海", "zh"),
+            ("ウインチ", "ja"),
+            ("日曜日", "ja"),
+            ("ทะเล", "th"),
+            ("น้ำ", "th"),
+            ("ປະເທດ", "lo"),
+            ("កម្ពុជា", "km"),
+            ("ပင်လယ်", "my"),
+            ("alps", "en"),
+        ] {
+            let found = sources(index, &notes, query, 10, &everywhere).await;
+            assert_eq!(found.first().map(String::as_str), Some(expected), "{query}");
+        }
+        assert!(sources(index, &notes, "柏林", 10, &everywhere).await.is_empty());
+        index.drop_collection(&notes).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn given_filters_when_they_are_used_then_only_what_they_let_through_is_found() {
     for Case { index, _folder } in cases() {
         let (index, notes) = (index.as_ref(), own("filters"));
