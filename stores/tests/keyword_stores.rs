@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::{chunk, collection, document};
+use qdrant_client::Qdrant;
+use qdrant_client::qdrant::{CreateCollectionBuilder, Distance, VectorParamsBuilder};
 use riverrun_schemas::Collection;
 use riverrun_stores::keywords::qdrant_index::QdrantKeywords;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
@@ -123,6 +125,25 @@ async fn given_scripts_without_spaces_when_a_word_inside_is_searched_then_its_ch
         assert!(sources(index, &notes, "柏林", 10, &everywhere).await.is_empty());
         index.drop_collection(&notes).await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_words_that_an_earlier_version_cut_when_the_collection_is_made_or_removed_then_they_go_from_the_server() {
+    let Some(url) = std::env::var("RIVERRUN_TEST_QDRANT_URL").ok().filter(|url| !url.is_empty()) else { return };
+    let client = Qdrant::from_url(&url).skip_compatibility_check().build().unwrap();
+    let (index, notes) = (server(&url), own("former"));
+    let former = format!("riverrun.keywords.data.riverrun_en_1.{}", notes.physical_name());
+    let make_former = || {
+        let vectors = VectorParamsBuilder::new(4, Distance::Cosine);
+        client.create_collection(CreateCollectionBuilder::new(former.as_str()).vectors_config(vectors))
+    };
+    make_former().await.unwrap();
+    fill(&index, &notes, vec![chunk("a", "v1", 1, "some words")]).await;
+    assert!(client.collection_info(former.as_str()).await.is_err());
+    make_former().await.unwrap();
+    assert!(index.drop_collection(&notes).await.unwrap());
+    assert!(client.collection_info(former.as_str()).await.is_err());
+    assert!(!index.drop_collection(&notes).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
