@@ -335,6 +335,9 @@ pub struct SearchArgs {
     /// How many results
     #[arg(short, value_name = "N")]
     pub k: Option<usize>,
+    /// Find each document once, by its best chunk: -k counts documents
+    #[arg(long)]
+    pub per_document: bool,
     /// The collection's namespace
     #[arg(short, long)]
     pub namespace: Option<String>,

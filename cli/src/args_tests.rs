@@ -130,7 +130,7 @@ fn given_the_commands_of_the_specification_when_they_are_parsed_then_each_is_und
         "tokens revoke ann",
         "completion bash",
         "search x --fusion scores --mode sparse --no-rerank --wording y --wording z --rewrite --context 500",
-        "rag search x --context 500",
+        "rag search x --context 500 --per-document",
         "rag ask x --fusion rrf --mode dense --rerank --wording y --rewrite --context 2000",
     ] {
         let words = std::iter::once("riverrun").chain(line.split_whitespace());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use riverrun_stores::keywords::unspaced::{self, Pairs, Part};
 use unicode_segmentation::UnicodeSegmentation;
 
 /// Words that say nothing about what a sentence is about. English; in other languages short words count as content, which
@@ -106,13 +107,22 @@ const STOP_WORDS: &[&str] = &[
     "your",
 ];
 
-/// The distinct words of a text that carry content, folded so that forms of one word are equal.
+/// The distinct words of a text that carry content, folded so that forms of one word are equal. Scripts without spaces are cut as
+/// keyword search cuts them.
 pub(crate) fn content_words(text: &str) -> BTreeSet<String> {
-    text.unicode_words()
-        .map(str::to_lowercase)
-        .filter(|word| !STOP_WORDS.contains(&word.as_str()))
-        .map(|word| fold(&word))
-        .collect()
+    let mut found = BTreeSet::new();
+    for part in unspaced::parts(text) {
+        match part {
+            Part::Spaced(text) => found.extend(spaced_words(text)),
+            Part::Run(run) => found.extend(Pairs::of(run).map(|(_, pair)| pair.to_owned())),
+        }
+    }
+    found
+}
+
+fn spaced_words(text: &str) -> impl Iterator<Item = String> + '_ {
+    let words = text.unicode_words().map(str::to_lowercase);
+    words.filter(|word| !STOP_WORDS.contains(&word.as_str())).map(|word| fold(&word))
 }
 
 /// Whether a word carries a number.
@@ -217,6 +227,12 @@ mod tests {
         }
         assert!(content_words("Yes, it is the one that was mentioned.").len() == 1);
         assert_ne!(content_words("glass"), content_words("gla"));
+    }
+
+    #[test]
+    fn given_scripts_without_spaces_when_cut_then_their_words_are_pairs() {
+        let words: Vec<String> = content_words("Kafka的配置, 水").into_iter().collect();
+        assert_eq!(words, ["kafka", "水", "的配", "配置"]);
     }
 
     proptest! {

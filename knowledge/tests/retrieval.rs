@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use common::{RIVERS, Stores, TestModels, collection};
@@ -130,6 +130,35 @@ async fn given_k_and_a_filter_when_searched_then_they_bound_the_answer() {
         ChunkFilter { documents: vec![ingest::document_id(&docs, "/docs/bread.txt")], ..ChunkFilter::default() };
     let filtered = SearchRequest { filter: only_bread, ..SearchRequest::new(docs, "Where does the Elbe rise?") };
     assert!(sources(&retriever.search(&filtered).await.unwrap()).iter().all(|source| *source == "/docs/bread.txt"));
+}
+
+#[tokio::test]
+async fn given_long_documents_when_each_counts_once_then_the_search_goes_deep_enough_for_the_others() {
+    let (stores, docs) = (Stores::new(), collection("docs"));
+    let long = "# Rivers\n\n".to_owned()
+        + &"The Elbe rises in the Giant Mountains and the Elbe flows to Hamburg.\n\n".repeat(120);
+    let others: Vec<(String, String)> = (0..3)
+        .map(|n| {
+            (format!("/docs/other-{n}.md"), format!("The Elbe is mentioned beside many other rivers of page {n}.\n"))
+        })
+        .collect();
+    let mut all = vec![("/docs/long.md", long.as_str())];
+    all.extend(others.iter().map(|(path, text)| (path.as_str(), text.as_str())));
+    stores.index(&docs, &all).await;
+    let retriever = stores.retriever(&Arc::new(TestModels::default()));
+    for mode in [SearchMode::Hybrid, SearchMode::Dense, SearchMode::Sparse] {
+        let chunks =
+            SearchRequest { mode, k: 4, ..SearchRequest::new(docs.clone(), "The Elbe rises in the Giant Mountains") };
+        let found = retriever.search(&chunks).await.unwrap();
+        assert_eq!(sources(&found), ["/docs/long.md"; 4], "{mode:?}");
+        let documents = SearchRequest { per_document: true, ..chunks };
+        let found = retriever.search(&documents).await.unwrap();
+        let names: BTreeSet<&str> = sources(&found).into_iter().collect();
+        assert_eq!((sources(&found)[0], found.items.len(), names.len()), ("/docs/long.md", 4, 4), "{mode:?}");
+        // More than there are: it ends.
+        let found = retriever.search(&SearchRequest { k: 100, ..documents }).await.unwrap();
+        assert_eq!(found.items.len(), 4, "{mode:?}");
+    }
 }
 
 #[tokio::test]

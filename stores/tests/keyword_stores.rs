@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::{chunk, collection, document};
+use qdrant_client::Qdrant;
+use qdrant_client::qdrant::{CreateCollectionBuilder, Distance, VectorParamsBuilder};
 use riverrun_schemas::Collection;
 use riverrun_stores::keywords::qdrant_index::QdrantKeywords;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
@@ -87,6 +89,61 @@ async fn given_chunks_when_they_are_searched_then_those_with_the_rarer_words_com
         assert_eq!(sources(index, &notes, "records", usize::MAX, &everywhere).await.len(), 2);
         assert!(index.drop_collection(&notes).await.unwrap());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_scripts_without_spaces_when_a_word_inside_is_searched_then_its_chunk_comes_first() {
+    let everywhere = ChunkFilter::default();
+    for Case { index, _folder } in cases() {
+        let (index, notes) = (index.as_ref(), own("unspaced"));
+        let texts = [
+            ("zh", "莱茵河发源于瑞士阿尔卑斯山，流入北海。"),
+            ("ja", "滑空場では日曜日にウインチ曳航を行う。"),
+            ("th", "แม่น้ำไรน์ไหลลงสู่ทะเลเหนือ"),
+            ("lo", "ແມ່ນ້ຳຂອງໄຫຼຜ່ານປະເທດລາວ"),
+            ("km", "ទន្លេមេគង្គហូរកាត់ប្រទេសកម្ពុជា"),
+            ("my", "ဧရာဝတီမြစ်သည်ပင်လယ်သို့စီးဆင်းသည်"),
+            ("en", "The Rhine rises in the Swiss Alps."),
+        ];
+        fill(index, &notes, texts.iter().map(|(name, text)| chunk(name, "v1", 1, text)).collect()).await;
+        for (query, expected) in [
+            ("瑞士", "zh"),
+            ("阿尔卑斯山在哪里", "zh"),
+            ("海", "zh"),
+            ("ウインチ", "ja"),
+            ("日曜日", "ja"),
+            ("ทะเล", "th"),
+            ("น้ำ", "th"),
+            ("ປະເທດ", "lo"),
+            ("កម្ពុជា", "km"),
+            ("ပင်လယ်", "my"),
+            ("alps", "en"),
+        ] {
+            let found = sources(index, &notes, query, 10, &everywhere).await;
+            assert_eq!(found.first().map(String::as_str), Some(expected), "{query}");
+        }
+        assert!(sources(index, &notes, "柏林", 10, &everywhere).await.is_empty());
+        index.drop_collection(&notes).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_words_that_an_earlier_version_cut_when_the_collection_is_made_or_removed_then_they_go_from_the_server() {
+    let Some(url) = std::env::var("RIVERRUN_TEST_QDRANT_URL").ok().filter(|url| !url.is_empty()) else { return };
+    let client = Qdrant::from_url(&url).skip_compatibility_check().build().unwrap();
+    let (index, notes) = (server(&url), own("former"));
+    let former = format!("riverrun.keywords.data.riverrun_en_1.{}", notes.physical_name());
+    let make_former = || {
+        let vectors = VectorParamsBuilder::new(4, Distance::Cosine);
+        client.create_collection(CreateCollectionBuilder::new(former.as_str()).vectors_config(vectors))
+    };
+    make_former().await.unwrap();
+    fill(&index, &notes, vec![chunk("a", "v1", 1, "some words")]).await;
+    assert!(client.collection_info(former.as_str()).await.is_err());
+    make_former().await.unwrap();
+    assert!(index.drop_collection(&notes).await.unwrap());
+    assert!(client.collection_info(former.as_str()).await.is_err());
+    assert!(!index.drop_collection(&notes).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -219,6 +219,25 @@ async fn given_damaged_files_then_the_collection_is_set_aside_and_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn given_an_index_whose_words_were_cut_by_an_earlier_version_when_it_is_opened_then_it_is_set_aside_to_be_made_again()
+ {
+    let folder = tempfile::tempdir().unwrap();
+    drop(filled(folder.path(), vec![chunk("a", "v1", 0, "words")]).await);
+    let meta = folder.path().join("default__notes/meta.json");
+    let text = std::fs::read_to_string(&meta).unwrap();
+    assert!(text.contains("riverrun_en_2"), "{text}");
+    std::fs::write(&meta, text.replace("riverrun_en_2", "riverrun_en_1")).unwrap();
+    let (index, notes) = (open(folder.path()), collection("notes"));
+    let error = index.search(&notes, "words", 1, &ChunkFilter::default()).await.unwrap_err();
+    assert!(matches!(error, StoreError::NoCollection(_)), "{error}");
+    let damaged = index.damaged();
+    assert!(damaged.len() == 1 && damaged[0].reason.contains("another version"), "{damaged:?}");
+    index.upsert(&notes, vec![chunk("a", "v1", 0, "words")]).await.unwrap();
+    index.commit(&notes).await.unwrap();
+    assert_eq!(sources(&index, "words").await, ["a"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn given_a_byte_that_changed_in_any_file_of_words_then_looking_through_them_finds_it() {
     let folder = tempfile::tempdir().unwrap();
     drop(filled(folder.path(), vec![chunk("a", "v1", 0, "words"), chunk("b", "v1", 0, "more words")]).await);

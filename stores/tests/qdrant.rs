@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::{collection, document, point};
+use qdrant_client::Qdrant;
+use qdrant_client::qdrant::{CreateAliasBuilder, CreateCollectionBuilder, Distance, VectorParamsBuilder};
 use riverrun_schemas::Collection;
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
 use riverrun_stores::vectors::qdrant::{QdrantConfig, QdrantVectors, Quantization};
@@ -157,6 +159,25 @@ async fn given_a_shadow_when_it_is_swapped_again_and_again_then_searches_see_the
         assert!(store.drop_collection(&notes).await.unwrap());
         assert_eq!(store.info(&notes).await.unwrap(), None);
     }
+}
+
+/// As a server before 1.16 made it.
+#[tokio::test(flavor = "multi_thread")]
+async fn given_data_that_remembers_nothing_when_its_collection_is_removed_as_the_error_says_then_it_goes() {
+    let Some(url) = std::env::var("RIVERRUN_TEST_QDRANT_URL").ok().filter(|url| !url.is_empty()) else { return };
+    let client = Qdrant::from_url(&url).skip_compatibility_check().build().unwrap();
+    let config = QdrantConfig { url, api_key: None, quantization: Quantization::None, keywords: false };
+    // An area of its own: no list of another test meets it.
+    let (store, notes) = (QdrantVectors::open(config, "forgotten").unwrap(), own("notes"));
+    let data = format!("riverrun.forgotten.data1.{}", notes.physical_name());
+    let vectors = VectorParamsBuilder::new(4, Distance::Cosine);
+    client.create_collection(CreateCollectionBuilder::new(data.as_str()).vectors_config(vectors)).await.unwrap();
+    let live = format!("riverrun.forgotten.live.{}", notes.physical_name());
+    client.create_alias(CreateAliasBuilder::new(data, live)).await.unwrap();
+    let error = store.info(&notes).await.unwrap_err();
+    assert!(error.hint().unwrap().contains("riverrun collections rm"), "{error}");
+    assert!(store.drop_collection(&notes).await.unwrap());
+    assert_eq!(store.info(&notes).await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -70,6 +70,7 @@ fn search_request(state: &AppState, asked: &SearchBody) -> Result<SearchRequest,
     let collection = checks.finish_with(collection)?;
     Ok(SearchRequest {
         k,
+        per_document: asked.per_document.unwrap_or(false),
         filter,
         rerank: asked.rerank,
         mode: asked.mode.map(Into::into).unwrap_or_default(),

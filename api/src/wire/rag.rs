@@ -57,6 +57,9 @@ searching_bodies! {
     /// How many chunks to find, 1 to 100; `RIVERRUN_RAG_TOP_K` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     k: Option<usize>,
+    /// Whether each document is found once, by its best chunk: `k` then counts documents. Chunks count when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    per_document: Option<bool>,
     /// Only chunks of certain documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     filter: Option<FilterBody>,
@@ -322,8 +325,8 @@ mod tests {
     fn given_a_search_when_it_is_asked_as_a_question_then_nothing_of_it_is_lost() {
         let search: SearchBody =
             serde_json::from_value(json!({"query": "q", "collection": "c", "namespace": "n", "k": 3,
-            "filter": {"sources": ["a.md"]}, "rerank": false, "mode": "dense", "fusion": "scores", "wordings": ["w"],
-            "rewrite": true, "context_bytes": 9}))
+            "per_document": true, "filter": {"sources": ["a.md"]}, "rerank": false, "mode": "dense", "fusion": "scores",
+            "wordings": ["w"], "rewrite": true, "context_bytes": 9}))
             .unwrap();
         let question = AskBody::from(search.clone());
         assert_eq!(serde_json::to_value(&question).unwrap(), serde_json::to_value(&search).unwrap());

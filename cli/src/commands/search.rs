@@ -66,6 +66,7 @@ impl SearchArgs {
             collection: self.collection,
             namespace: self.namespace,
             k: self.k,
+            per_document: self.per_document.then_some(true),
             mode: self.mode.map(Into::into),
             fusion: self.fusion.map(Into::into),
             wordings: self.wordings,

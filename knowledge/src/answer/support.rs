@@ -112,6 +112,23 @@ mod tests {
     }
 
     #[test]
+    fn given_scripts_without_spaces_when_measured_then_paraphrases_are_supported_and_shared_characters_alone_are_not() {
+        for (chunk, said, invented) in [
+            ("莱茵河发源于瑞士阿尔卑斯山，流入北海。", "莱茵河发源于瑞士的阿尔卑斯山。", "易北河发源于巨人山脉。"),
+            (
+                "ライン川はスイスのアルプスに源を発し、北海に注ぐ。",
+                "ライン川は北海に注ぐ。",
+                "エルベ川は巨人の山に源がある。",
+            ),
+            ("แม่น้ำไรน์ไหลลงสู่ทะเลเหนือ", "แม่น้ำไรน์ไหลลงทะเลเหนือ", "กรุงเทพเป็นเมืองหลวงของไทย"),
+        ] {
+            let chunk = Words::of(chunk);
+            assert!(supports(&Words::of(said), &chunk), "{said}");
+            assert!(!supports(&Words::of(invented), &chunk), "{invented}");
+        }
+    }
+
+    #[test]
     fn given_a_very_short_answer_when_attributed_then_the_question_counts_too() {
         let chunk = Words::of(CHUNK);
         let score = |answer: &str, question: &str| attribution(&Words::of(answer), &Words::of(question), &chunk);

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -6,7 +6,8 @@ use futures::future::join_all;
 use riverrun_models::{Account, ModelError, Purpose, Reranker};
 use riverrun_schemas::{ChunkId, Collection, CollectionName, Failure, Namespace};
 use riverrun_stores::{
-    Cache, CollectionInfo, Gap, Gaps, KeywordHit, KeywordIndex, StoreError, StoredChunk, VectorHit, VectorStore,
+    Cache, CollectionInfo, Gap, Gaps, KeywordHit, KeywordIndex, MAX_HITS, StoreError, StoredChunk, VectorHit,
+    VectorStore,
 };
 
 use super::context::{StoredTexts, TextFailure, Texts, widen};
@@ -58,6 +59,13 @@ impl std::fmt::Debug for Retriever {
 struct Found {
     dense: Vec<Vec<VectorHit>>,
     sparse: Vec<Vec<KeywordHit>>,
+}
+
+impl Found {
+    /// Whether there is nothing beyond what was found, where so many were asked for.
+    fn is_all_of(&self, depth: usize) -> bool {
+        self.dense.iter().all(|hits| hits.len() < depth) && self.sparse.iter().all(|hits| hits.len() < depth)
+    }
 }
 
 /// Chunks that a search found for a wording, with its scores.
@@ -153,10 +161,7 @@ impl Retriever {
         let mut took_ms = SearchTimes::default();
         let mut notes = Vec::new();
         let wordings = self.wordings(request, &mut took_ms, &mut notes).await;
-        let (found, info) = self.of_one_model(request, &wordings, &mut took_ms).await?;
-        let since = Instant::now();
-        let mut items = fuse(found, request.fusion);
-        took_ms.fuse = elapsed_ms(since);
+        let (mut items, info) = self.fused(request, &wordings, &mut took_ms).await?;
         match reranking {
             Reranking::Unwanted => {}
             _ if items.is_empty() => {}
@@ -243,18 +248,44 @@ impl Retriever {
         wordings
     }
 
+    /// What both searches found, fused. Where documents are counted they go deeper until there are enough or nothing is left, and no
+    /// deeper than a search may: of documents with many chunks there can be fewer.
+    async fn fused(
+        &self,
+        request: &SearchRequest,
+        wordings: &[String],
+        took_ms: &mut SearchTimes,
+    ) -> Result<(Vec<SearchItem>, CollectionInfo), RetrievalError> {
+        let mut depth = MIN_DEPTH.max(DEPTH_FACTOR * request.k);
+        loop {
+            let (found, info) = self.of_one_model(request, wordings, depth, took_ms).await?;
+            let is_deepest = !request.per_document || depth >= MAX_HITS || found.is_all_of(depth);
+            let since = Instant::now();
+            let mut items = fuse(found, request.fusion);
+            if request.per_document {
+                keep_best_of_each_document(&mut items);
+            }
+            took_ms.fuse += elapsed_ms(since);
+            if is_deepest || items.len() >= request.k {
+                return Ok((items, info));
+            }
+            depth = MAX_HITS.min(DEPTH_FACTOR * depth);
+        }
+    }
+
     /// Both searches, done again when the collection got another embedding model meanwhile: then vectors of two models were
     /// compared. It ends, because every further round takes another swap.
     async fn of_one_model(
         &self,
         request: &SearchRequest,
         wordings: &[String],
+        depth: usize,
         took_ms: &mut SearchTimes,
     ) -> Result<(Found, CollectionInfo), RetrievalError> {
         let mut info = self.collection(&request.collection).await?;
         loop {
             check_model(request, &info)?;
-            let found = self.both(request, wordings, &info, took_ms).await;
+            let found = self.both(request, wordings, &info, depth, took_ms).await;
             let now = self.collection(&request.collection).await?;
             if now == info {
                 return Ok((found?, info));
@@ -269,9 +300,9 @@ impl Retriever {
         request: &SearchRequest,
         wordings: &[String],
         info: &CollectionInfo,
+        depth: usize,
         took_ms: &mut SearchTimes,
     ) -> Result<Found, RetrievalError> {
-        let depth = MIN_DEPTH.max(DEPTH_FACTOR * request.k);
         let (collection, filter) = (&request.collection, &request.filter);
         let dense = async {
             if request.mode == SearchMode::Sparse {
@@ -296,7 +327,9 @@ impl Retriever {
             Ok::<_, RetrievalError>((hits, elapsed_ms(since)))
         };
         let ((dense, embed_ms, dense_ms), (sparse, sparse_ms)) = tokio::try_join!(dense, sparse)?;
-        *took_ms = SearchTimes { embed: embed_ms, dense: dense_ms, sparse: sparse_ms, ..*took_ms };
+        took_ms.embed += embed_ms;
+        took_ms.dense += dense_ms;
+        took_ms.sparse += sparse_ms;
         Ok(Found { dense, sparse })
     }
 
@@ -422,6 +455,12 @@ fn fuse(found: Found, fusion: Fusion) -> Vec<SearchItem> {
         Some(SearchItem::new(chunk, Scores { dense, sparse, fused, rerank: None }))
     };
     fused.into_iter().filter_map(item).collect()
+}
+
+/// Of each document the first of its chunks.
+fn keep_best_of_each_document(items: &mut Vec<SearchItem>) {
+    let mut seen = HashSet::new();
+    items.retain(|item| seen.insert(item.document_id));
 }
 
 fn by_ranks(dense: &[ScoredList], sparse: &[ScoredList]) -> Vec<(ChunkId, f64)> {

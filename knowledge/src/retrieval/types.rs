@@ -12,6 +12,8 @@ pub struct SearchRequest {
     pub query: String,
     /// How many chunks to answer with, 1 to [`SearchRequest::MAX_K`].
     pub k: usize,
+    /// Whether each document is found once, by its best chunk: `k` then counts documents.
+    pub per_document: bool,
     /// Which chunks may be found.
     pub filter: ChunkFilter,
     /// Whether to re-rank: `None` does where a re-ranker is at hand, `Some(true)` has it fetched, and fails where that does.
@@ -66,6 +68,7 @@ impl SearchRequest {
             collection,
             query: query.into(),
             k: Self::DEFAULT_K,
+            per_document: false,
             filter: ChunkFilter::default(),
             rerank: None,
             embed_model: None,

@@ -1,4 +1,4 @@
-//! Presentations (ECMA-376): a slide is a page, with its title as heading, its tables and its notes.
+//! Presentations (ECMA-376): a slide is a page, with its title as heading, its tables, its diagrams and its notes.
 
 use super::archive::{Package, resolve};
 use super::builder::{Builder, one_line};
@@ -43,8 +43,10 @@ impl Source for Pptx {
         let slides = slides(name, &mut package)?;
         let mut blank = true;
         for (number, slide) in (1..).zip(&slides) {
-            let shapes = shapes(name, &package.needed(slide)?)?;
-            let notes = notes(name, &mut package, slide)?;
+            let mut shapes = shapes(name, &package.needed(slide)?)?;
+            let relations = relations(name, &mut package, slide)?;
+            shapes.extend(diagrams(name, &mut package, &relations)?);
+            let notes = notes(name, &mut package, &relations)?;
             blank &= shapes.is_empty() && notes.is_empty();
             out.page(number);
             write_slide(number, &shapes, &notes, &mut out);
@@ -56,8 +58,11 @@ impl Source for Pptx {
     }
 }
 
-/// The relations of a part: id, kind and target of each.
-fn relations(name: &str, package: &mut Package<'_>, part: &str) -> Result<Vec<(String, String, String)>, SourceError> {
+/// A relation of a part: its id, its kind and its target.
+type Relation = (String, String, String);
+
+/// The relations of a part.
+fn relations(name: &str, package: &mut Package<'_>, part: &str) -> Result<Vec<Relation>, SourceError> {
     let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
     let Some(xml) = package.xml(&format!("{folder}/_rels/{file}.rels"))? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
@@ -105,6 +110,8 @@ struct Reading {
     line: String,
     in_text: bool,
     rows: Vec<Vec<String>>,
+    /// Within what stands elsewhere once more: forms of a drawing for older programs.
+    unseen: usize,
 }
 
 fn shapes(name: &str, xml: &str) -> Result<Vec<Shape>, SourceError> {
@@ -117,6 +124,8 @@ impl Reading {
     fn see(&mut self, node: Node<'_>) {
         match node {
             Node::Open(tag) => match tag.name() {
+                "Fallback" => self.unseen += 1,
+                _ if self.unseen > 0 => {}
                 "sp" => (self.placeholder, self.paragraphs) = (None, Vec::new()),
                 "ph" => self.placeholder = Some(tag.attribute("type").unwrap_or_default()),
                 "tbl" => self.rows = Vec::new(),
@@ -125,8 +134,10 @@ impl Reading {
                 "br" => self.line.push(' '),
                 _ => {}
             },
-            Node::Text(words) if self.in_text => self.line.push_str(words),
+            Node::Text(words) if self.in_text && self.unseen == 0 => self.line.push_str(words),
             Node::Text(_) => {}
+            Node::Close("Fallback") => self.unseen = self.unseen.saturating_sub(1),
+            Node::Close(_) if self.unseen > 0 => {}
             Node::Close("t") => self.in_text = false,
             Node::Close("p") => {
                 let line = std::mem::take(&mut self.line);
@@ -155,12 +166,25 @@ impl Reading {
     }
 }
 
-fn notes(name: &str, package: &mut Package<'_>, slide: &str) -> Result<Vec<String>, SourceError> {
-    let relations = relations(name, package, slide)?;
-    let Some((.., part)) = relations.into_iter().find(|(_, kind, _)| kind.ends_with("/notesSlide")) else {
+/// The texts of a slide's diagrams (SmartArt), which lie beside it.
+fn diagrams(name: &str, package: &mut Package<'_>, relations: &[Relation]) -> Result<Vec<Shape>, SourceError> {
+    let mut found = Vec::new();
+    for (.., part) in relations.iter().filter(|(_, kind, _)| kind.ends_with("/diagramData")) {
+        let Some(xml) = package.xml(part)? else { continue };
+        let mut reading = Reading::default();
+        xml::walk(name, FORMAT, &xml, |node| reading.see(node))?;
+        if !reading.paragraphs.is_empty() {
+            found.push(Shape::Text(reading.paragraphs));
+        }
+    }
+    Ok(found)
+}
+
+fn notes(name: &str, package: &mut Package<'_>, relations: &[Relation]) -> Result<Vec<String>, SourceError> {
+    let Some((.., part)) = relations.iter().find(|(_, kind, _)| kind.ends_with("/notesSlide")) else {
         return Ok(Vec::new());
     };
-    let Some(xml) = package.xml(&part)? else { return Ok(Vec::new()) };
+    let Some(xml) = package.xml(part)? else { return Ok(Vec::new()) };
     let texts = shapes(name, &xml)?.into_iter().filter_map(|shape| match shape {
         Shape::Text(paragraphs) => Some(paragraphs),
         Shape::Title(_) | Shape::Table(_) => None,

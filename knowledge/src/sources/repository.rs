@@ -3,12 +3,14 @@
 //! - `GIT-1` nothing of a repository is run: no hooks, no filters, no submodules, no file-system monitor, no links.
 //! - `GIT-2` git asks nobody for a password and reads no configuration of the user or the machine.
 //! - `GIT-3` the address that was checked is the one that git connects to; it follows no redirect and speaks https only.
+//! - `GIT-4` a clone that is over its limits, or that nobody waits for any more, ends with all helpers that git started for it.
 
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
@@ -22,11 +24,17 @@ use super::read::read_document;
 use super::{Fault, Limits, SourceError};
 use crate::web::GuardedClient;
 
-/// How long a clone may take.
-const MAX_TIME: Duration = Duration::from_secs(300);
-
 /// Most bytes that a clone may have on disk.
 pub const MAX_REPOSITORY_BYTES: u64 = 1 << 30;
+
+/// How much a clone may take.
+#[derive(Debug, Clone, Copy)]
+struct CloneLimits {
+    time: Duration,
+    bytes: u64,
+}
+
+const LIMITS: CloneLimits = CloneLimits { time: Duration::from_secs(300), bytes: MAX_REPOSITORY_BYTES };
 
 /// How often the size of a clone is looked at.
 const LOOK: Duration = Duration::from_millis(250);
@@ -66,16 +74,18 @@ fn read_files(
     out: &mpsc::Sender<Item>,
 ) -> Result<(), SourceError> {
     let root = root.canonicalize().map_err(|error| failed(shown, &error.to_string()))?;
-    let listing = list_folder(&root, false, globs, limits)?;
+    let as_named = |error: SourceError| named(&error, &root, shown);
+    let listing = list_folder(&root, false, globs, limits).map_err(as_named)?;
     let name = |path: &Path| format!("{shown}#{}", path.strip_prefix(&root).unwrap_or(path).display());
     let skipped = (0..listing.skipped).map(|_| Item::Skipped { extension: None });
-    let refused = listing.refused.into_iter().map(|(found, error)| Item::Refused { source: name(&found.path), error });
+    let refused = listing.refused.into_iter();
+    let refused = refused.map(|(found, error)| Item::Refused { source: name(&found.path), error: as_named(error) });
     let documents = listing.documents.into_iter().map(|found| {
         let source = name(&found.path);
         match read_document(&found, None, limits) {
             Ok((bytes, kind)) => Item::Document(Gathered { source, bytes, kind }),
             Err(error) if error.code() == "unsupported_type" => Item::Skipped { extension: None },
-            Err(error) => Item::Refused { source, error },
+            Err(error) => Item::Refused { source, error: as_named(error) },
         }
     });
     for item in skipped.chain(refused).chain(documents) {
@@ -84,6 +94,17 @@ fn read_files(
         }
     }
     Ok(())
+}
+
+/// An error of a file in the clone, said of the repository: the folder that it was cloned to is gone by the time it is read.
+fn named(error: &SourceError, root: &Path, shown: &str) -> SourceError {
+    let root = root.display().to_string();
+    let of_repository = |text: &str| text.replace(&format!("{root}/"), &format!("{shown}#")).replace(&root, shown);
+    SourceError::Told {
+        code: error.code(),
+        message: of_repository(&error.to_string()),
+        hint: error.hint().as_deref().map(of_repository),
+    }
 }
 
 /// Clones a repository into an empty folder: the whole tree, for whoever wants files and not documents.
@@ -121,7 +142,7 @@ async fn clone(address: &GitAddress, shown: &str, folder: &Path, client: &Guarde
         }
         String::from_utf8_lossy(&text).into_owned()
     });
-    let status = watched(&mut git, shown, folder).await?;
+    let status = watched(&mut git, shown, folder, LIMITS).await?;
     if status {
         return Ok(());
     }
@@ -137,36 +158,64 @@ async fn clone(address: &GitAddress, shown: &str, folder: &Path, client: &Guarde
     Err(failed(shown, &format!("can't be cloned: {reason}")))
 }
 
+/// A program with all that it started: git leaves a clone to helpers, which would go on without it.
+struct Group(Option<Pid>);
+
+impl Group {
+    /// The group that `leader` was started to lead.
+    fn of(leader: &Child) -> Self {
+        Self(leader.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
+    }
+
+    /// The leader has ended by itself: its number may be somebody else's from now on.
+    fn ended(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(leader) = self.0 {
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
+    }
+}
+
 /// Waits for git within its limits; says whether it succeeded.
-async fn watched(git: &mut Child, shown: &str, folder: &Path) -> Result<bool, SourceError> {
-    let until = tokio::time::Instant::now() + MAX_TIME;
+async fn watched(git: &mut Child, shown: &str, folder: &Path, limits: CloneLimits) -> Result<bool, SourceError> {
+    let until = tokio::time::Instant::now() + limits.time;
+    let mut group = Group::of(git);
     loop {
         match tokio::time::timeout(LOOK, git.wait()).await {
-            Ok(Ok(status)) => return Ok(status.success()),
+            Ok(Ok(status)) => {
+                group.ended();
+                return Ok(status.success());
+            }
             Ok(Err(error)) => return Err(failed(shown, &error.to_string())),
             Err(_) => {}
         }
         let place = folder.to_owned();
         let size = tokio::task::spawn_blocking(move || size_of(&place, 0)).await.unwrap_or(0);
-        let over = if size > MAX_REPOSITORY_BYTES {
+        let over = if size > limits.bytes {
             Some(SourceError::fault(
                 shown,
                 Fault::LimitExceeded,
-                format!("has more than {MAX_REPOSITORY_BYTES} bytes"),
+                format!("has more than {} bytes", limits.bytes),
                 "clone what is needed of it yourself and ingest the folder",
             ))
         } else if tokio::time::Instant::now() > until {
             Some(SourceError::fault(
                 shown,
                 Fault::TimedOut,
-                format!("takes more than {} s to clone", MAX_TIME.as_secs()),
+                format!("takes more than {} s to clone", limits.time.as_secs()),
                 "clone it yourself and ingest the folder",
             ))
         } else {
             None
         };
         if let Some(error) = over {
-            let _ = git.kill().await;
+            drop(group);
+            let _ = git.wait().await;
             return Err(error);
         }
     }
@@ -261,7 +310,8 @@ fn command(address: &GitAddress, pinned: Option<&[IpAddr]>, folder: &Path) -> Co
         // A folder is cloned by its address, so that depth counts and nothing is linked.
         GitAddress::Local(path) => git.arg(format!("file://{}", path.display())),
     };
-    git.arg(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    git.arg(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    git.process_group(0).kill_on_drop(true);
     git
 }
 
@@ -346,6 +396,73 @@ mod tests {
             "a link was followed"
         );
         assert!(!proof.exists(), "a hook ran");
+    }
+
+    fn is_running(process: &str) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        status.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
+    }
+
+    async fn until(condition: impl Fn() -> bool) {
+        tokio::time::timeout(Duration::from_secs(30), async {
+            while !condition() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .unwrap();
+    }
+
+    #[tokio::test]
+    async fn given_a_clone_over_a_limit_when_it_is_ended_then_its_helpers_end_too() {
+        for (limits, code) in [
+            (CloneLimits { time: Duration::ZERO, ..LIMITS }, "timed_out"),
+            (CloneLimits { bytes: 1, ..LIMITS }, "limit_exceeded"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let told = dir.path().join("helper");
+            let mut program = Command::new("sh");
+            program.args(["-c", "sleep 1000 & echo $! > \"$0\"; wait"]).arg(&told);
+            let mut program = program.process_group(0).kill_on_drop(true).spawn().unwrap();
+            let helper = || std::fs::read_to_string(&told).unwrap_or_default();
+            until(|| helper().ends_with('\n')).await;
+            let helper = helper().trim().to_owned();
+            assert!(is_running(&helper));
+            let error = watched(&mut program, "the repository", dir.path(), limits).await.unwrap_err();
+            assert_eq!(error.code(), code);
+            until(|| !is_running(&helper)).await;
+        }
+    }
+
+    #[test]
+    fn given_files_that_are_refused_when_a_clone_is_read_then_errors_name_the_repository_and_not_the_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::write(root.join("a.txt"), "much too large").unwrap();
+        std::fs::write(root.join("b.txt"), "b").unwrap();
+        let read = |max_files: usize| {
+            let (sender, mut receiver) = mpsc::channel(10);
+            let limits = Limits { max_file_bytes: 4, max_files };
+            let result = read_files("https://example.org/x.git", &root, &Globs::all(), limits, &sender);
+            (result, std::iter::from_fn(|| receiver.try_recv().ok()).collect::<Vec<Item>>())
+        };
+        let (result, items) = read(10);
+        result.unwrap();
+        let refused: Vec<(&str, String)> = items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Refused { source, error } => Some((source.as_str(), error.to_string())),
+                Item::Document(_) | Item::Skipped { .. } => None,
+            })
+            .collect();
+        assert_eq!((refused.len(), refused[0].0), (1, "https://example.org/x.git#a.txt"));
+        let (result, _) = read(1);
+        let error = result.unwrap_err();
+        assert_eq!(error.code(), "too_many_files");
+        for message in [refused[0].1.clone(), error.to_string()] {
+            assert!(message.starts_with("https://example.org/x.git"), "{message}");
+            assert!(!message.contains(&root.display().to_string()), "{message}");
+        }
     }
 
     #[tokio::test]

@@ -204,6 +204,8 @@ fn read_member<R: Read + Seek>(
             "pack it under a plain relative name",
         )));
     }
+    // Some packers put the folder that they stand in before every name; it is no hidden one.
+    let name = name.trim_start_matches("./").to_owned();
     if member.is_symlink() {
         return Ok(Some(refused(
             source,

@@ -11,7 +11,9 @@ use crate::gaps::Damage;
 
 pub mod qdrant_index;
 pub mod tantivy_index;
+pub mod unspaced;
 
+mod tokens;
 mod words;
 
 /// A chunk that was found.

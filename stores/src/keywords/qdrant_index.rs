@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The alias comes last: a collection that was made by halves is made to its end by whoever writes next. Another way of cutting
-//! text into words has another name, so that words which were cut in two ways never meet.
+//! text into words has another name, so that words which were cut in two ways never meet; what has a former name goes when the
+//! collection is made under the new one, and when it is removed.
 //!
 //! A write is found when it is acknowledged and durable then; a commit has nothing left to do.
 
@@ -24,7 +25,7 @@ use riverrun_schemas::{Collection, DocumentId};
 
 use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
 use crate::error::StoreError;
-use crate::keywords::words::ANALYZER;
+use crate::keywords::words::{ANALYZER, FORMER_ANALYZERS};
 use crate::keywords::{KeywordHit, KeywordIndex};
 use crate::qdrant_server::Server;
 use crate::qdrant_server::requests::{allowed, is_missing, of_document, stored_point};
@@ -55,8 +56,27 @@ impl QdrantKeywords {
         Ok(())
     }
 
+    /// Removes what an earlier version cut into words in another way: it would keep texts of documents that are removed.
+    async fn remove_former(&self, collection: &Collection) -> Result<bool, StoreError> {
+        let mut removed = false;
+        for analyzer in FORMER_ANALYZERS {
+            removed |= self.remove(data_of(analyzer, collection)).await?;
+        }
+        Ok(removed)
+    }
+
+    /// False when there was none.
+    async fn remove(&self, data: String) -> Result<bool, StoreError> {
+        if self.server.info(&data).await?.is_none() {
+            return Ok(false);
+        }
+        self.server.client().delete_collection(data).await.map_err(|error| self.server.failed(&error))?;
+        Ok(true)
+    }
+
     /// Makes what is missing; what another process has made meanwhile is taken as it is.
     async fn make(&self, collection: &Collection) -> Result<(), StoreError> {
+        self.remove_former(collection).await?;
         let data = data(collection);
         let index = SparseIndexConfigBuilder::default().on_disk(true);
         let mut sparse = SparseVectorsConfigBuilder::default();
@@ -87,7 +107,11 @@ fn live(collection: &Collection) -> String {
 }
 
 fn data(collection: &Collection) -> String {
-    format!("riverrun.keywords.data.{ANALYZER}.{}", collection.physical_name())
+    data_of(ANALYZER, collection)
+}
+
+fn data_of(analyzer: &str, collection: &Collection) -> String {
+    format!("riverrun.keywords.data.{analyzer}.{}", collection.physical_name())
 }
 
 /// A chunk without a word has no vector, and is found by none.
@@ -178,12 +202,8 @@ impl KeywordIndex for QdrantKeywords {
     }
 
     async fn drop_collection(&self, collection: &Collection) -> Result<bool, StoreError> {
-        let data = data(collection);
-        if self.server.info(&data).await?.is_none() {
-            return Ok(false);
-        }
-        self.server.client().delete_collection(data).await.map_err(|error| self.server.failed(&error))?;
-        Ok(true)
+        let former = self.remove_former(collection).await?;
+        Ok(self.remove(data(collection)).await? || former)
     }
 
     async fn server_version(&self) -> Result<Option<String>, StoreError> {

@@ -4,11 +4,17 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use tantivy::tokenizer::{
-    AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, SimpleTokenizer, Stemmer, StopWordFilter, TextAnalyzer,
+    AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, Stemmer, StopWordFilter, TextAnalyzer,
 };
 
-/// Name of the analyzer in the index; another way of cutting text needs another name.
-pub(super) const ANALYZER: &str = "riverrun_en_1";
+use super::tokens::Words;
+
+/// Name of the analyzer in the index; another way of cutting text needs another name. An index of another name is made again from
+/// the log.
+pub(super) const ANALYZER: &str = "riverrun_en_2";
+
+/// Names that it had: what is on a server under them is of no use any more.
+pub(super) const FORMER_ANALYZERS: [&str; 1] = ["riverrun_en_1"];
 
 /// A query of more different words is searched by its first ones.
 pub(super) const MAX_QUERY_WORDS: usize = 64;
@@ -28,19 +34,20 @@ const STOP_WORDS: &str = "\
 /// A longer run of letters and digits is no word, in bytes.
 const MAX_WORD_BYTES: usize = 200;
 
-/// Every word, and those that [`STOP_WORDS`] leaves. Making one puts its words into a set, which takes longer than cutting a query; a copy
-/// shares the set.
-static ALL_WORDS: LazyLock<TextAnalyzer> = LazyLock::new(|| without(""));
-static TELLING_WORDS: LazyLock<TextAnalyzer> = LazyLock::new(|| without(STOP_WORDS));
+/// Every word of a chunk, of a query, and those of a query that [`STOP_WORDS`] leaves. Making one puts its words into a set, which takes
+/// longer than cutting a query; a copy shares the set.
+static CHUNK_WORDS: LazyLock<TextAnalyzer> = LazyLock::new(|| without(Words::of_chunks(), ""));
+static ALL_WORDS: LazyLock<TextAnalyzer> = LazyLock::new(|| without(Words::of_queries(), ""));
+static TELLING_WORDS: LazyLock<TextAnalyzer> = LazyLock::new(|| without(Words::of_queries(), STOP_WORDS));
 
-/// Letters and digits in a row, lower case, without accents, English endings taken off. No word is left out for being
-/// common, so that "The Who" can be found.
+/// What chunks are cut by: letters and digits in a row, lower case, without accents, English endings taken off; of scripts without
+/// spaces pairs and characters. No word is left out for being common, so that "The Who" can be found.
 pub(super) fn analyzer() -> TextAnalyzer {
-    ALL_WORDS.clone()
+    CHUNK_WORDS.clone()
 }
 
-fn without(words: &str) -> TextAnalyzer {
-    TextAnalyzer::builder(SimpleTokenizer::default())
+fn without(tokenizer: Words, words: &str) -> TextAnalyzer {
+    TextAnalyzer::builder(tokenizer)
         .filter(RemoveLongFilter::limit(MAX_WORD_BYTES))
         .filter(LowerCaser)
         .filter(AsciiFoldingFilter)
@@ -53,7 +60,7 @@ fn without(words: &str) -> TextAnalyzer {
 /// a meaning beyond its words.
 pub(super) fn query_words(query: &str) -> Vec<String> {
     let words = words_of(query, TELLING_WORDS.clone());
-    if words.is_empty() { words_of(query, analyzer()) } else { words }
+    if words.is_empty() { words_of(query, ALL_WORDS.clone()) } else { words }
 }
 
 fn words_of(query: &str, mut analyzer: TextAnalyzer) -> Vec<String> {
@@ -76,7 +83,7 @@ mod tests {
 
     #[test]
     fn words_are_cut_folded_and_stemmed() {
-        let table: [(&str, &[&str]); 7] = [
+        let table: [(&str, &[&str]); 10] = [
             ("Running runs runner", &["run", "runner"]),
             ("Crème brûlée, CAFÉ", &["creme", "brule", "cafe"]),
             ("the who", &["the", "who"]),
@@ -84,6 +91,9 @@ mod tests {
             ("a:(^\" OR NOT [x TO *]", &["x"]),
             ("E-4021 kafka.offset_reset", &["e", "4021", "kafka", "offset", "reset"]),
             ("(){}^~*?\\\"", &[]),
+            ("東京都に行く", &["東京", "京都", "都に", "に行", "行く"]),
+            ("水", &["水"]),
+            ("What is Kafka的配置?", &["kafka", "的配", "配置"]),
         ];
         for (query, words) in table {
             assert_eq!(query_words(query), words, "{query}");

@@ -187,9 +187,10 @@ impl QdrantVectors {
         Ok(())
     }
 
-    /// Deletes data with the aliases that stand for it; false when there was none.
+    /// Deletes data with the aliases that stand for it; false when there was none. What it remembers is not asked: removing it is the
+    /// way out where that is damaged.
     async fn delete(&self, place: &str) -> Result<bool, StoreError> {
-        if self.described(place).await?.is_none() {
+        if self.server().info(place).await?.is_none() {
             return Ok(false);
         }
         self.client().delete_collection(place).await.map_err(|error| self.failed(&error))?;
@@ -353,7 +354,7 @@ impl VectorStore for QdrantVectors {
                 None => Ok(false),
             };
         }
-        let was_there = self.info(collection).await?.is_some();
+        let was_there = self.server().info(&self.name(LIVE, collection)).await?.is_some();
         for turn in DATA {
             self.delete(&self.name(turn, collection)).await?;
         }

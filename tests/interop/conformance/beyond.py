@@ -147,6 +147,7 @@ FLAGS = {
         search --wording
         search --rewrite
         search --context
+        search --per-document
         rag search --filter
         rag search --fusion
         rag search --mode
@@ -155,6 +156,7 @@ FLAGS = {
         rag search --wording
         rag search --rewrite
         rag search --context
+        rag search --per-document
         rag ask -k
         rag ask --filter
         rag ask --fusion
@@ -164,6 +166,7 @@ FLAGS = {
         rag ask --wording
         rag ask --rewrite
         rag ask --context
+        rag ask --per-document
         rag ask --provider
         rag ask --model
         rag ask --no-stream

@@ -1980,6 +1980,8 @@ export interface components {
             model?: string | null;
             /** @description Its namespace; `default` when left out. */
             namespace?: string | null;
+            /** @description Whether each document is found once, by its best chunk: `k` then counts documents. Chunks count when left out. */
+            per_document?: boolean | null;
             /** @description Model provider. */
             provider?: string | null;
             /** @description The question or words; at most 16 KiB. */
@@ -5334,6 +5336,8 @@ export interface components {
             mode?: components["schemas"]["SearchMode"] | null;
             /** @description Its namespace; `default` when left out. */
             namespace?: string | null;
+            /** @description Whether each document is found once, by its best chunk: `k` then counts documents. Chunks count when left out. */
+            per_document?: boolean | null;
             /** @description The question or words; at most 16 KiB. */
             query: string;
             /** @description Whether a cross-encoder orders the chunks; left out, it does where one is there. `true` has it fetched first. */

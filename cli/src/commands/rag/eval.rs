@@ -13,7 +13,7 @@ use crate::host::Connection;
 use crate::output::{Output, table};
 use crate::progress;
 
-/// Chunks that are asked for: their documents are the ranking.
+/// Documents that are ranked.
 const DEPTH: usize = 100;
 
 /// Options of `rag eval`.
@@ -228,6 +228,7 @@ async fn ranking(
         collection: args.collection.clone(),
         namespace: args.namespace.clone(),
         k: Some(DEPTH),
+        per_document: Some(true),
         rerank: Some(config == Config::Rerank),
         mode: Some(config.mode()),
         fusion: Some(config.fusion()),

@@ -121,6 +121,38 @@ fn given_a_presentation_when_read_then_slides_are_pages_in_their_order_with_note
 }
 
 #[test]
+fn given_diagrams_and_drawings_in_two_forms_when_a_presentation_is_read_then_each_word_is_there_once() {
+    let words = |text: &str| format!("<a:p><a:r><a:t>{text}</a:t></a:r></a:p>");
+    let shape = format!("<p:sp><p:txBody>{}</p:txBody></p:sp>", words("Drawn words."));
+    let slide = format!(
+        "<p:sld><mc:AlternateContent><mc:Choice>{shape}</mc:Choice><mc:Fallback>{shape}</mc:Fallback></mc:AlternateContent></p:sld>"
+    );
+    let diagram = format!(
+        "<dgm:dataModel><dgm:pt><dgm:t>{}</dgm:t></dgm:pt><dgm:pt><dgm:t>{}</dgm:t></dgm:pt></dgm:dataModel>",
+        words("Plan the flight"),
+        words("Fly the plan")
+    );
+    let bytes = build::zip(&[
+        (
+            "ppt/presentation.xml",
+            b"<p:presentation><p:sldIdLst><p:sldId id='256' r:id='rId1'/></p:sldIdLst></p:presentation>",
+        ),
+        (
+            "ppt/_rels/presentation.xml.rels",
+            b"<Relationships><Relationship Id='rId1' Type='t/slide' Target='slides/slide1.xml'/></Relationships>",
+        ),
+        ("ppt/slides/slide1.xml", slide.as_bytes()),
+        (
+            "ppt/slides/_rels/slide1.xml.rels",
+            b"<Relationships><Relationship Id='rId1' Type='t/diagramData' Target='../diagrams/data1.xml'/></Relationships>",
+        ),
+        ("ppt/diagrams/data1.xml", diagram.as_bytes()),
+    ]);
+    let text = read("pptx", &bytes).unwrap();
+    assert_eq!(text.text.trim_end(), "# Slide 1\n\nDrawn words.\n\nPlan the flight\n\nFly the plan");
+}
+
+#[test]
 fn given_workbooks_when_read_then_rows_have_their_columns_and_sheets_are_sections() {
     let text = read("xlsx", &build::xlsx(build::SHEET)).unwrap();
     assert_eq!(text.text, "# Prices\n\nLaunch: Winch; Price: 9; Since: 2023-03-15\nLaunch: Tow; Price: 42.5\n");

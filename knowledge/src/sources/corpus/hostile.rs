@@ -192,6 +192,13 @@ fn given_an_archive_when_read_then_good_members_are_documents_and_each_bad_one_i
 }
 
 #[test]
+fn given_names_that_begin_with_the_packers_own_folder_when_an_archive_is_read_then_they_are_not_taken_for_hidden() {
+    let packed = build::zip(&[("./a.txt", b"a"), ("./docs/b.txt", b"b"), ("./.hidden.txt", b"x")]);
+    let expected = ["/d/a.zip!/a.txt", "/d/a.zip!/docs/b.txt"].map(str::to_owned).to_vec();
+    assert_eq!(members(&packed, &Globs::all()), (expected, vec![], 1));
+}
+
+#[test]
 fn given_archives_that_are_bombs_or_broken_when_read_then_the_whole_is_refused() {
     let limits = Limits { max_file_bytes: 1 << 20, max_files: 100 };
     let code = |bytes: &[u8]| {

@@ -52,7 +52,10 @@ impl OpenIndex {
         let failed = |error: TantivyError| failed(path, error);
         let (schema, fields) = schema();
         let directory = MmapDirectory::open(path).map_err(|error| failed(error.into()))?;
-        let index = Index::open_or_create(directory, schema).map_err(failed)?;
+        let index = Index::open_or_create(directory, schema).map_err(|error| match error {
+            TantivyError::SchemaError(_) => other_words(path),
+            other => failed(other),
+        })?;
         index.tokenizers().register(ANALYZER, analyzer());
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().map_err(failed)?;
         Ok(Self { path: path.to_path_buf(), index, reader, fields, writer: None, writer_memory_bytes, dirty: false })
@@ -272,6 +275,11 @@ fn any_of(field: Field, values: &[String]) -> Box<dyn Query> {
 
 fn exactly(field: Field, text: &str) -> Box<dyn Query> {
     Box::new(TermQuery::new(term(field, text), IndexRecordOption::Basic))
+}
+
+/// An index whose chunks were cut into words in another way does not find what today's queries look for.
+fn other_words(path: &Path) -> StoreError {
+    failed(path, format!("it was made by another version, which cut text into words otherwise than {ANALYZER}"))
 }
 
 fn failed(path: &Path, error: impl std::fmt::Display) -> StoreError {
