@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::{Config, Measures};
 use crate::error::TrainingError;
 use crate::export::SEQUENCES;
+use crate::lora::{LoraSettings, Target};
 use crate::network::Memory;
 use crate::plan::{Method, Plan};
 
@@ -171,6 +172,10 @@ pub fn check(estimate: &Estimate) -> Result<(), TrainingError> {
 
 /// Keeps what layers compute where there is room for it.
 pub(crate) fn memory_mode(config: &Config, plan: &Plan, available: Option<u64>) -> Memory {
+    // What layers compute lies on the GPU then, whose memory nobody has asked for.
+    if plan.method == Method::Qlora {
+        return Memory::Recompute;
+    }
     let needed = memory_bytes(config, plan, plan.seq_len as u64, Memory::Keep);
     match available {
         Some(available) if needed as f64 <= available as f64 * SHARE / 2.0 => Memory::Keep,
@@ -226,7 +231,10 @@ fn head_bytes(config: &Config, tokens: u64) -> u64 {
 /// The peak of the export: the base beside the merged file as it grows, or beside the sequences that the two are compared by.
 fn export_bytes(base: &Measures, plan: &Plan, longest: u64) -> u64 {
     let config = &base.config;
-    let (adapted, largest) = plan.lora.adapted(config);
+    // Over a base in four bits every projection is written anew, also one without an adapter.
+    let everything = LoraSettings { targets: Target::ALL.to_vec(), ..plan.lora.clone() };
+    let written = if plan.method == Method::Qlora { &everything } else { &plan.lora };
+    let (adapted, largest) = written.adapted(config);
     let merging = match base.gguf_bytes {
         Some(bytes) => bytes + adapted * MERGED + MERGING * largest * FLOAT,
         None => {
@@ -320,6 +328,15 @@ mod tests {
         assert_eq!(large_file.memory_bytes - small_file.memory_bytes, 400 << 20);
         assert_eq!(folder.seconds, large_file.seconds);
         let (adapted, largest) = plan.lora.adapted(&small());
+        let one = |method| {
+            let lora = LoraSettings { targets: vec![Target::Q], ..plan.lora.clone() };
+            let base = Measures { config: small(), gguf_bytes: Some(100 << 20) };
+            estimate(&base, &Plan { method, lora, ..plan.clone() }, load, 5e10, Some(64 << 30)).memory_bytes
+        };
+        assert!(
+            one(Method::Qlora) > one(Method::SftLora),
+            "all projections are written, not the one that has an adapter"
+        );
         assert_eq!((adapted, largest), (30 * (2 * 576 * 576 + 2 * 576 * 192 + 3 * 576 * 1536), 576 * 1536));
     }
 

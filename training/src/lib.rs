@@ -1,5 +1,5 @@
 //! Fine-tuning on a CPU: datasets, low-rank adapters for Llama and Qwen2 models, checkpoints, export, measures. Nothing here knows the log: the
-//! trainer worker tells it what happens.
+//! trainer worker tells it what happens. With the feature `cuda`, adapters over a base in four bits on a GPU, too.
 //!
 //! Invariants:
 //! - TRAIN-1: the same plan, examples, base and seed give the same losses, also when training was interrupted anywhere.
@@ -14,6 +14,7 @@ pub mod export;
 pub mod text;
 
 mod checkpoint;
+mod device;
 mod error;
 mod examples;
 mod files;

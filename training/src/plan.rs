@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::Format;
+use crate::device::device_of;
 use crate::error::TrainingError;
 use crate::lora::LoraSettings;
 use crate::optimizer::Schedule;
@@ -22,7 +23,7 @@ pub enum Method {
     Dpo,
     /// Like `sft_lora` over a base in four bits; needs a CUDA GPU.
     Qlora,
-    /// By the feedback of a reward model; needs a CUDA GPU.
+    /// By the feedback of a reward model; would need a CUDA GPU, and has no code.
     Rlhf,
 }
 
@@ -45,12 +46,9 @@ impl Method {
         Self::ALL.into_iter().find(|method| method.as_str() == name)
     }
 
-    /// Refuses what a CPU can't do.
+    /// Refuses what this machine, or this build, can't do.
     pub fn check(self) -> Result<(), TrainingError> {
-        match self {
-            Method::SftLora | Method::Dpo => Ok(()),
-            Method::Qlora | Method::Rlhf => Err(TrainingError::CudaRequired { method: self.as_str().to_owned() }),
-        }
+        device_of(self).map(drop)
     }
 
     /// Refuses examples that it can't learn from.

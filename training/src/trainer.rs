@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::base::BaseModel;
 use crate::checkpoint::{self, ADAPTER, BEST, FIRST, Lists, SECOND, State};
 use crate::dataset::hex;
+use crate::device::device_of;
 use crate::error::TrainingError;
 use crate::estimate;
 use crate::examples::{Examples, Order, Sets};
@@ -18,7 +19,7 @@ use crate::lora::Adapter;
 use crate::network::{AdapterWeights, Batch, Memory, Network};
 use crate::objective::{preference, supervised};
 use crate::optimizer::{AdamW, clip};
-use crate::plan::Plan;
+use crate::plan::{Method, Plan};
 use crate::rng::Rng;
 
 const DROPOUT_PURPOSE: u64 = 5;
@@ -106,6 +107,24 @@ pub fn train(
     watch: &mut dyn Watch,
 ) -> Result<Trained, TrainingError> {
     plan.check()?;
+    let base = prepared(plan.method, base, &device_of(plan.method)?)?;
+    train_prepared(plan, base, sets, dataset_sha256, folder, watch)
+}
+
+/// The base as a method trains it. One in 32-bit floats that nobody else holds goes, once it is there in four bits.
+pub(crate) fn prepared(method: Method, base: Arc<BaseModel>, device: &Device) -> Result<Arc<BaseModel>, TrainingError> {
+    if method == Method::Qlora { Ok(Arc::new(base.in_four_bits(device)?)) } else { Ok(base) }
+}
+
+/// Trains on the device that the base lies on.
+pub(crate) fn train_prepared(
+    plan: &Plan,
+    base: Arc<BaseModel>,
+    sets: &Sets,
+    dataset_sha256: &str,
+    folder: &Path,
+    watch: &mut dyn Watch,
+) -> Result<Trained, TrainingError> {
     let mut session = Session::open(plan, base, sets, dataset_sha256, folder)?;
     session.run(folder, watch)?;
     session.finish(watch)

@@ -12,6 +12,7 @@ mod head;
 mod layer;
 mod linear;
 mod norm;
+mod operations;
 mod passes;
 mod rope;
 

@@ -29,8 +29,10 @@ pub(super) async fn run(connection: &Connection, args: TrainArgs, output: Output
     let mut body = body(&args);
     // What can't be trained here is refused before a dataset is made of the file.
     if ["qlora", "rlhf"].contains(&args.method.as_str()) {
-        let refused: Result<EstimateView, CliError> = connection.client.post("/finetune/estimate", &body).await;
-        refused?;
+        let asked: Result<EstimateView, CliError> = connection.client.post("/finetune/estimate", &body).await;
+        if let Some(refusal) = asked.err().filter(|error| is_of_method(&args.method, error)) {
+            return Err(refusal);
+        }
     }
     body.dataset = dataset(connection, &args).await?;
     let estimate: Option<EstimateView> = match connection.client.post("/finetune/estimate", &body).await {
@@ -53,6 +55,11 @@ pub(super) async fn run(connection: &Connection, args: TrainArgs, output: Output
     }
     tell(&format!("training {}", accepted.job_id));
     watch(connection, &accepted.job_id, output).await
+}
+
+/// Whether it is the method that was refused, and not the dataset, which is not handed in yet.
+fn is_of_method(method: &str, error: &CliError) -> bool {
+    method == "rlhf" || error.code.as_deref() == Some("cuda_required")
 }
 
 /// The dataset's name; a file is handed in under the name of the model.
@@ -185,6 +192,19 @@ pub(super) async fn cancel(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_a_server_that_has_a_gpu_when_the_dataset_is_not_there_yet_then_that_is_no_refusal_of_the_method() {
+        let refused = |code: &str| CliError { code: Some(code.to_owned()), ..CliError::new(Exit::Failed, "refused") };
+        for (method, code, ends) in [
+            ("qlora", "cuda_required", true),
+            ("qlora", "dataset_not_found", false),
+            ("rlhf", "cuda_required", true),
+            ("rlhf", "invalid_request", true),
+        ] {
+            assert_eq!(is_of_method(method, &refused(code)), ends, "{method} {code}");
+        }
+    }
 
     #[test]
     fn given_seconds_then_people_can_read_them() {
