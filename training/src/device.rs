@@ -27,13 +27,6 @@ pub(crate) fn device_of(method: Method) -> Result<Device, TrainingError> {
     let needs_cuda = || TrainingError::CudaRequired { method: method.as_str().to_owned() };
     match method {
         Method::SftLora | Method::Dpo => Ok(Device::Cpu),
-        Method::Qlora => cuda().ok_or_else(needs_cuda),
-        Method::Rlhf => match cuda() {
-            None => Err(needs_cuda()),
-            Some(_) => {
-                let reason = "rlhf has no code in this version; dpo learns from the same examples".to_owned();
-                Err(TrainingError::Setting { field: "method", reason })
-            }
-        },
+        Method::Qlora | Method::Rlhf => cuda().ok_or_else(needs_cuda),
     }
 }

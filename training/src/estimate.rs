@@ -13,6 +13,7 @@ use crate::export::SEQUENCES;
 use crate::lora::{LoraSettings, Target};
 use crate::network::Memory;
 use crate::plan::{Method, Plan};
+use crate::reinforce::SAMPLES;
 
 /// Of the process itself: code, allocator, the rest of riverrun.
 const PROCESS_BYTES: u64 = 300 << 20;
@@ -173,7 +174,7 @@ pub fn check(estimate: &Estimate) -> Result<(), TrainingError> {
 /// Keeps what layers compute where there is room for it.
 pub(crate) fn memory_mode(config: &Config, plan: &Plan, available: Option<u64>) -> Memory {
     // What layers compute lies on the GPU then, whose memory nobody has asked for.
-    if plan.method == Method::Qlora {
+    if matches!(plan.method, Method::Qlora | Method::Rlhf) {
         return Memory::Recompute;
     }
     let needed = memory_bytes(config, plan, plan.seq_len as u64, Memory::Keep);
@@ -183,8 +184,17 @@ pub(crate) fn memory_mode(config: &Config, plan: &Plan, available: Option<u64>) 
     }
 }
 
+/// Sequences that a pass has of an example.
+fn answers(method: Method) -> usize {
+    match method {
+        Method::SftLora | Method::Qlora => 1,
+        Method::Dpo => 2,
+        Method::Rlhf => SAMPLES,
+    }
+}
+
 fn sequences(plan: &Plan) -> u64 {
-    plan.batch_size as u64 * if plan.method == Method::Dpo { 2 } else { 1 }
+    (plan.batch_size * answers(plan.method)) as u64
 }
 
 fn memory_bytes(config: &Config, plan: &Plan, longest: u64, memory: Memory) -> u64 {
@@ -252,9 +262,8 @@ fn export_bytes(base: &Measures, plan: &Plan, longest: u64) -> u64 {
 fn operations(config: &Config, plan: &Plan, load: Load, memory: Memory) -> f64 {
     let embeddings = config.vocab as f64 * config.hidden as f64;
     let body = config.parameters() as f64 - embeddings * if config.own_output { 2.0 } else { 1.0 };
-    let answers = if plan.method == Method::Dpo { 2.0 } else { 1.0 };
     let length = load.mean_tokens.min(plan.seq_len as f64);
-    let tokens = length * answers;
+    let tokens = length * answers(plan.method) as f64;
     // About half of an example is scored.
     let scored = tokens / 2.0;
     let head = 2.0 * embeddings * scored;
@@ -269,7 +278,12 @@ fn operations(config: &Config, plan: &Plan, load: Load, memory: Memory) -> f64 {
         Memory::Recompute => layers,
     };
     // The reference; and the scores, which the loss of a preference needs before its gradient.
-    let reference = if plan.method == Method::Dpo { forward + head } else { 0.0 };
+    let reference = match plan.method {
+        Method::SftLora | Method::Qlora => 0.0,
+        Method::Dpo => forward + head,
+        // The reference, its last states for the reward, and a pass for each token that is drawn.
+        Method::Rlhf => (2.0 + length / 2.0) * forward,
+    };
     let trained = plan.max_steps as f64 * plan.examples_per_step() as f64;
     // The base before the first step; behind every so many steps, and the last; at the end base and adapter, example by example.
     let measured = (1 + plan.max_steps.div_ceil(plan.eval_every) + 2) as f64 * load.held_out as f64;

@@ -23,7 +23,7 @@ pub enum Method {
     Dpo,
     /// Like `sft_lora` over a base in four bits; needs a CUDA GPU.
     Qlora,
-    /// By the feedback of a reward model; would need a CUDA GPU, and has no code.
+    /// By the feedback of a reward model; needs a CUDA GPU.
     Rlhf,
 }
 
@@ -90,7 +90,7 @@ pub struct Plan {
     pub weight_decay: f64,
     /// Gradients of a step are no longer than this.
     pub max_grad_norm: f64,
-    /// How strongly a preference holds on to the base model.
+    /// How strongly a preference, or a reward, holds on to the base model.
     pub dpo_beta: f64,
     /// Steps between two measurements on what was held out.
     pub eval_every: u64,

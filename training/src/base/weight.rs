@@ -39,27 +39,31 @@ impl Projection {
         Self { weight: Weight::Floats(weight), bias }
     }
 
-    fn in_four_bits(&self, levels: &Levels, device: &Device) -> candle_core::Result<Self> {
+    fn on(&self, device: &Device, levels: Option<&Levels>) -> candle_core::Result<Self> {
+        let matrix = self.weight.floats()?;
         Ok(Self {
-            weight: Weight::FourBits(Nf4::of(&self.weight.floats()?, levels)?),
+            weight: match levels {
+                Some(levels) => Weight::FourBits(Nf4::of(&matrix, levels)?),
+                None => Weight::Floats(matrix.to_device(device)?),
+            },
             bias: self.bias.as_ref().map(|bias| bias.to_device(device)).transpose()?,
         })
     }
 }
 
 impl LayerWeights {
-    fn in_four_bits(&self, levels: &Levels, device: &Device) -> candle_core::Result<Self> {
-        let quantized = |projection: &Projection| projection.in_four_bits(levels, device);
+    fn on(&self, device: &Device, levels: Option<&Levels>) -> candle_core::Result<Self> {
+        let held = |projection: &Projection| projection.on(device, levels);
         Ok(Self {
             attention_norm: self.attention_norm.to_device(device)?,
-            q: quantized(&self.q)?,
-            k: quantized(&self.k)?,
-            v: quantized(&self.v)?,
-            o: quantized(&self.o)?,
+            q: held(&self.q)?,
+            k: held(&self.k)?,
+            v: held(&self.v)?,
+            o: held(&self.o)?,
             mlp_norm: self.mlp_norm.to_device(device)?,
-            gate: quantized(&self.gate)?,
-            up: quantized(&self.up)?,
-            down: quantized(&self.down)?,
+            gate: held(&self.gate)?,
+            up: held(&self.up)?,
+            down: held(&self.down)?,
         })
     }
 }
@@ -68,8 +72,16 @@ impl BaseModel {
     /// The same model on a device, with the matrices of its layers in four bits. Embeddings, output, norms and biases stay 32-bit
     /// floats: they are a small part, and the paper leaves them alone too.
     pub(crate) fn in_four_bits(&self, device: &Device) -> Result<Self, TrainingError> {
-        let levels = Levels::on(device)?;
-        let layers = self.layers.iter().map(|layer| layer.in_four_bits(&levels, device));
+        self.held(device, Some(&Levels::on(device)?))
+    }
+
+    /// The same model on a device.
+    pub(crate) fn on(&self, device: &Device) -> Result<Self, TrainingError> {
+        self.held(device, None)
+    }
+
+    fn held(&self, device: &Device, levels: Option<&Levels>) -> Result<Self, TrainingError> {
+        let layers = self.layers.iter().map(|layer| layer.on(device, levels));
         Ok(Self {
             path: self.path.clone(),
             config: self.config.clone(),

@@ -72,12 +72,17 @@ impl Network {
 
     /// The normed hidden states of the rows that are scored.
     fn scored(&self, last: &Tensor, batch: &Batch) -> candle_core::Result<Tensor> {
-        let rows = Tensor::from_slice(&batch.rows, batch.rows.len(), self.base.device())?;
+        self.normed(last, &batch.rows)
+    }
+
+    /// The normed hidden states of some rows.
+    pub(super) fn normed(&self, last: &Tensor, rows: &[u32]) -> candle_core::Result<Tensor> {
+        let rows = Tensor::from_slice(rows, rows.len(), self.base.device())?;
         self.operations.rms_norm(last, &self.base.norm, self.base.config.norm_eps)?.index_select(&rows, 0)
     }
 
     /// The last hidden states, before their norm, without a way back.
-    fn hidden(&self, batch: &Batch, adapter: &AdapterWeights) -> candle_core::Result<Tensor> {
+    pub(super) fn hidden(&self, batch: &Batch, adapter: &AdapterWeights) -> candle_core::Result<Tensor> {
         let pass = self.pass(batch)?;
         let mut layers = self.base.layers.iter().enumerate();
         layers.try_fold(self.embed(batch)?, |x, layer| Ok(forward(&x, layer, &pass, adapter)?.detach()))
