@@ -161,7 +161,9 @@ pub(crate) const FIRST: &str = "first";
 pub(crate) const SECOND: &str = "second";
 /// The adapter at the best measurement.
 pub(crate) const BEST: &str = "best";
-const PURPOSES: [&str; 4] = [ADAPTER, FIRST, SECOND, BEST];
+/// The weights of the reward model.
+pub(crate) const REWARD: &str = "reward";
+const PURPOSES: [&str; 5] = [ADAPTER, FIRST, SECOND, BEST, REWARD];
 
 #[cfg(test)]
 mod tests {

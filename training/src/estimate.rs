@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::base::{Config, Measures};
 use crate::error::TrainingError;
 use crate::export::SEQUENCES;
+use crate::lora::{LoraSettings, Target};
 use crate::network::Memory;
 use crate::plan::{Method, Plan};
+use crate::reinforce::SAMPLES;
 
 /// Of the process itself: code, allocator, the rest of riverrun.
 const PROCESS_BYTES: u64 = 300 << 20;
@@ -171,6 +173,10 @@ pub fn check(estimate: &Estimate) -> Result<(), TrainingError> {
 
 /// Keeps what layers compute where there is room for it.
 pub(crate) fn memory_mode(config: &Config, plan: &Plan, available: Option<u64>) -> Memory {
+    // What layers compute lies on the GPU then, whose memory nobody has asked for.
+    if matches!(plan.method, Method::Qlora | Method::Rlhf) {
+        return Memory::Recompute;
+    }
     let needed = memory_bytes(config, plan, plan.seq_len as u64, Memory::Keep);
     match available {
         Some(available) if needed as f64 <= available as f64 * SHARE / 2.0 => Memory::Keep,
@@ -178,8 +184,17 @@ pub(crate) fn memory_mode(config: &Config, plan: &Plan, available: Option<u64>) 
     }
 }
 
+/// Sequences that a pass has of an example.
+fn answers(method: Method) -> usize {
+    match method {
+        Method::SftLora | Method::Qlora => 1,
+        Method::Dpo => 2,
+        Method::Rlhf => SAMPLES,
+    }
+}
+
 fn sequences(plan: &Plan) -> u64 {
-    plan.batch_size as u64 * if plan.method == Method::Dpo { 2 } else { 1 }
+    (plan.batch_size * answers(plan.method)) as u64
 }
 
 fn memory_bytes(config: &Config, plan: &Plan, longest: u64, memory: Memory) -> u64 {
@@ -226,7 +241,10 @@ fn head_bytes(config: &Config, tokens: u64) -> u64 {
 /// The peak of the export: the base beside the merged file as it grows, or beside the sequences that the two are compared by.
 fn export_bytes(base: &Measures, plan: &Plan, longest: u64) -> u64 {
     let config = &base.config;
-    let (adapted, largest) = plan.lora.adapted(config);
+    // Over a base in four bits every projection is written anew, also one without an adapter.
+    let everything = LoraSettings { targets: Target::ALL.to_vec(), ..plan.lora.clone() };
+    let written = if plan.method == Method::Qlora { &everything } else { &plan.lora };
+    let (adapted, largest) = written.adapted(config);
     let merging = match base.gguf_bytes {
         Some(bytes) => bytes + adapted * MERGED + MERGING * largest * FLOAT,
         None => {
@@ -244,9 +262,8 @@ fn export_bytes(base: &Measures, plan: &Plan, longest: u64) -> u64 {
 fn operations(config: &Config, plan: &Plan, load: Load, memory: Memory) -> f64 {
     let embeddings = config.vocab as f64 * config.hidden as f64;
     let body = config.parameters() as f64 - embeddings * if config.own_output { 2.0 } else { 1.0 };
-    let answers = if plan.method == Method::Dpo { 2.0 } else { 1.0 };
     let length = load.mean_tokens.min(plan.seq_len as f64);
-    let tokens = length * answers;
+    let tokens = length * answers(plan.method) as f64;
     // About half of an example is scored.
     let scored = tokens / 2.0;
     let head = 2.0 * embeddings * scored;
@@ -261,7 +278,12 @@ fn operations(config: &Config, plan: &Plan, load: Load, memory: Memory) -> f64 {
         Memory::Recompute => layers,
     };
     // The reference; and the scores, which the loss of a preference needs before its gradient.
-    let reference = if plan.method == Method::Dpo { forward + head } else { 0.0 };
+    let reference = match plan.method {
+        Method::SftLora | Method::Qlora => 0.0,
+        Method::Dpo => forward + head,
+        // The reference, its last states for the reward, and a pass for each token that is drawn.
+        Method::Rlhf => (2.0 + length / 2.0) * forward,
+    };
     let trained = plan.max_steps as f64 * plan.examples_per_step() as f64;
     // The base before the first step; behind every so many steps, and the last; at the end base and adapter, example by example.
     let measured = (1 + plan.max_steps.div_ceil(plan.eval_every) + 2) as f64 * load.held_out as f64;
@@ -320,6 +342,15 @@ mod tests {
         assert_eq!(large_file.memory_bytes - small_file.memory_bytes, 400 << 20);
         assert_eq!(folder.seconds, large_file.seconds);
         let (adapted, largest) = plan.lora.adapted(&small());
+        let one = |method| {
+            let lora = LoraSettings { targets: vec![Target::Q], ..plan.lora.clone() };
+            let base = Measures { config: small(), gguf_bytes: Some(100 << 20) };
+            estimate(&base, &Plan { method, lora, ..plan.clone() }, load, 5e10, Some(64 << 30)).memory_bytes
+        };
+        assert!(
+            one(Method::Qlora) > one(Method::SftLora),
+            "all projections are written, not the one that has an adapter"
+        );
         assert_eq!((adapted, largest), (30 * (2 * 576 * 576 + 2 * 576 * 192 + 3 * 576 * 1536), 576 * 1536));
     }
 

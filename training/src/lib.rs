@@ -1,5 +1,6 @@
 //! Fine-tuning on a CPU: datasets, low-rank adapters for Llama and Qwen2 models, checkpoints, export, measures. Nothing here knows the log: the
-//! trainer worker tells it what happens.
+//! trainer worker tells it what happens. With the feature `cuda`, on a GPU also beside a base in four bits and
+//! by rewards.
 //!
 //! Invariants:
 //! - TRAIN-1: the same plan, examples, base and seed give the same losses, also when training was interrupted anywhere.
@@ -14,6 +15,7 @@ pub mod export;
 pub mod text;
 
 mod checkpoint;
+mod device;
 mod error;
 mod examples;
 mod files;
@@ -23,7 +25,10 @@ mod network;
 mod objective;
 mod optimizer;
 mod plan;
+mod reinforce;
+mod reward;
 mod rng;
+mod rollout;
 mod trainer;
 
 pub use base::BaseModel;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::Format;
+use crate::device::device_of;
 use crate::error::TrainingError;
 use crate::lora::LoraSettings;
 use crate::optimizer::Schedule;
@@ -45,12 +46,9 @@ impl Method {
         Self::ALL.into_iter().find(|method| method.as_str() == name)
     }
 
-    /// Refuses what a CPU can't do.
+    /// Refuses what this machine, or this build, can't do.
     pub fn check(self) -> Result<(), TrainingError> {
-        match self {
-            Method::SftLora | Method::Dpo => Ok(()),
-            Method::Qlora | Method::Rlhf => Err(TrainingError::CudaRequired { method: self.as_str().to_owned() }),
-        }
+        device_of(self).map(drop)
     }
 
     /// Refuses examples that it can't learn from.
@@ -92,7 +90,7 @@ pub struct Plan {
     pub weight_decay: f64,
     /// Gradients of a step are no longer than this.
     pub max_grad_norm: f64,
-    /// How strongly a preference holds on to the base model.
+    /// How strongly a preference, or a reward, holds on to the base model.
     pub dpo_beta: f64,
     /// Steps between two measurements on what was held out.
     pub eval_every: u64,

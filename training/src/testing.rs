@@ -41,7 +41,7 @@ impl Weights {
 
     fn projection(&mut self, outer: usize, inner: usize, bias: bool) -> Projection {
         let weight = self.tensor(&[outer, inner], 0.0);
-        Projection { weight, bias: bias.then(|| self.tensor(&[outer], 0.0)) }
+        Projection::new(weight, bias.then(|| self.tensor(&[outer], 0.0)))
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn tensors_of(base: &BaseModel) -> HashMap<String, Tensor> {
         all.insert(format!("{of}.post_attention_layernorm.weight"), layer.mlp_norm.clone());
         for (target, projection) in layer.projections() {
             let name = format!("{of}.{}.{}", target.module(), target.as_str());
-            all.insert(format!("{name}.weight"), projection.weight.clone());
+            all.insert(format!("{name}.weight"), projection.weight.floats().unwrap());
             all.extend(projection.bias.iter().map(|bias| (format!("{name}.bias"), bias.clone())));
         }
     }

@@ -8,8 +8,9 @@ use candle_core::{Device, Tensor};
 use sha2::{Digest, Sha256};
 
 use crate::base::BaseModel;
-use crate::checkpoint::{self, ADAPTER, BEST, FIRST, Lists, SECOND, State};
+use crate::checkpoint::{self, ADAPTER, BEST, FIRST, Lists, REWARD, SECOND, State};
 use crate::dataset::hex;
+use crate::device::device_of;
 use crate::error::TrainingError;
 use crate::estimate;
 use crate::examples::{Examples, Order, Sets};
@@ -18,8 +19,13 @@ use crate::lora::Adapter;
 use crate::network::{AdapterWeights, Batch, Memory, Network};
 use crate::objective::{preference, supervised};
 use crate::optimizer::{AdamW, clip};
-use crate::plan::Plan;
+use crate::plan::{Method, Plan};
+use crate::reward::RewardHead;
 use crate::rng::Rng;
+use crate::rollout::{Roles, Rollout};
+use crate::text::EncodedPair;
+
+mod measure;
 
 const DROPOUT_PURPOSE: u64 = 5;
 /// A measurement must be better by so much to count as a gain.
@@ -106,6 +112,28 @@ pub fn train(
     watch: &mut dyn Watch,
 ) -> Result<Trained, TrainingError> {
     plan.check()?;
+    let base = prepared(plan.method, base, &device_of(plan.method)?)?;
+    train_prepared(plan, base, sets, dataset_sha256, folder, watch)
+}
+
+/// The base as a method trains it. One that nobody else holds goes, once it is there in another form.
+pub(crate) fn prepared(method: Method, base: Arc<BaseModel>, device: &Device) -> Result<Arc<BaseModel>, TrainingError> {
+    match method {
+        Method::SftLora | Method::Dpo => Ok(base),
+        Method::Qlora => Ok(Arc::new(base.in_four_bits(device)?)),
+        Method::Rlhf => Ok(Arc::new(base.on(device)?)),
+    }
+}
+
+/// Trains on the device that the base lies on.
+pub(crate) fn train_prepared(
+    plan: &Plan,
+    base: Arc<BaseModel>,
+    sets: &Sets,
+    dataset_sha256: &str,
+    folder: &Path,
+    watch: &mut dyn Watch,
+) -> Result<Trained, TrainingError> {
     let mut session = Session::open(plan, base, sets, dataset_sha256, folder)?;
     session.run(folder, watch)?;
     session.finish(watch)
@@ -121,6 +149,8 @@ struct Session<'s> {
     memory: Memory,
     state: State,
     best: Option<Vec<Tensor>>,
+    /// What judges answers, once it is learned; `rlhf` alone has it.
+    reward: Option<RewardHead>,
     stopped_early: bool,
 }
 
@@ -154,6 +184,7 @@ impl<'s> Session<'s> {
             memory,
             state: fresh,
             best: None,
+            reward: None,
             stopped_early: false,
         };
         if let Some((state, lists)) = known {
@@ -173,6 +204,8 @@ impl<'s> Session<'s> {
         self.optimizer.second = plain(take(SECOND))?;
         self.optimizer.steps = state.step;
         self.best = Some(take(BEST)).filter(|best| !best.is_empty());
+        let reward = plain(take(REWARD))?.pop();
+        self.reward = reward.map(|weights| RewardHead { weights });
         self.state = state;
         Ok(())
     }
@@ -189,10 +222,16 @@ impl<'s> Session<'s> {
         if let Some(best) = &self.best {
             lists.insert(BEST, best.clone());
         }
+        if let Some(RewardHead { weights }) = &self.reward {
+            lists.insert(REWARD, flat(std::slice::from_ref(weights))?);
+        }
         checkpoint::write(folder, &self.state, &lists).map(drop)
     }
 
     fn run(&mut self, folder: &Path, watch: &mut dyn Watch) -> Result<(), TrainingError> {
+        if self.plan.method == Method::Rlhf && self.reward.is_none() {
+            self.reward = Some(self.learn_reward(watch)?);
+        }
         if self.state.step == 0 && self.state.base_loss.is_none() {
             self.state.base_loss = self.measure(&AdapterWeights::default(), watch)?;
         }
@@ -225,15 +264,17 @@ impl<'s> Session<'s> {
         let step = self.state.step + 1;
         let examples = self.order.of_step(step, self.plan.examples_per_step());
         let passes: Vec<&[usize]> = examples.chunks(self.plan.batch_size).collect();
-        let batches: Vec<Batch> = passes.iter().map(|pass| batch(&self.sets.train, pass)).collect();
-        let whole = Whole { scored: batches.iter().map(|batch| batch.rows.len()).sum(), examples: examples.len() };
+        let work = (0..).zip(&passes).map(|(number, pass)| self.work(pass, (step, number), watch));
+        let work: Vec<Work> = work.collect::<Result<_, _>>()?;
+        let scored = work.iter().map(|work| work.batch().rows.len()).sum();
+        let whole = Whole { scored, examples: examples.len() };
         let mut loss = 0.0;
         let mut sum: Option<Vec<Vec<f32>>> = None;
-        for (number, batch) in batches.iter().enumerate() {
+        for (number, work) in work.iter().enumerate() {
             if watch.stop() {
                 return Err(TrainingError::Cancelled);
             }
-            let (part, gradients) = self.pass(batch, (step, number), &whole)?;
+            let (part, gradients) = self.pass(work, (step, number), &whole)?;
             loss += part;
             match &mut sum {
                 None => sum = Some(gradients),
@@ -248,32 +289,52 @@ impl<'s> Session<'s> {
         let learning_rate = self.plan.schedule().rate(step);
         self.optimizer.step(self.adapter.variables(), &gradients, learning_rate)?;
         (self.state.step, self.state.loss) = (step, Some(loss));
-        let tokens = batches.iter().map(|batch| batch.tokens.len() as u64).sum();
+        let tokens = work.iter().map(|work| work.batch().tokens.len() as u64).sum();
         let seconds = began.elapsed().as_secs_f64();
         let due = step.is_multiple_of(self.plan.eval_every) || step == self.plan.max_steps;
         let eval_loss = if due { self.look_back(watch)? } else { None };
         Ok(StepReport { step, loss, learning_rate, gradient_norm, tokens, seconds, eval_loss })
     }
 
+    /// What a pass of a step works on.
+    fn work(&self, places: &[usize], (step, number): (u64, usize), watch: &dyn Watch) -> Result<Work, TrainingError> {
+        let (Examples::Pairs(all), Some(head)) = (&self.sets.train, &self.reward) else {
+            return Ok(Work::Given(batch(&self.sets.train, places)));
+        };
+        let first = (number * self.plan.batch_size) as u64;
+        let pairs: Vec<(u64, &EncodedPair)> = (first..).zip(places.iter().map(|place| &all[*place])).collect();
+        let policy = self.adapter.weights(false, None);
+        let roles = Roles { network: &self.network, policy: &policy, head };
+        Ok(Work::Sampled(Rollout::of(&roles, &pairs, (self.plan, step), &|| watch.stop())?))
+    }
+
     /// The part of the step's loss that a pass adds, and its gradients.
     fn pass(
         &self,
-        batch: &Batch,
+        work: &Work,
         (step, number): (u64, usize),
         whole: &Whole,
     ) -> Result<(f64, Vec<Vec<f32>>), TrainingError> {
         let part = self.plan.lora.dropout;
         let seed = Rng::of(self.plan.seed, &[DROPOUT_PURPOSE, step, number as u64]).draw();
         let dropout = (part > 0.0).then_some((part, seed));
-        let beta = self.plan.dpo_beta;
-        let (loss, gradients) = match &self.sets.train {
-            Examples::Sequences(_) => {
+        let (beta, batch) = (self.plan.dpo_beta, work.batch());
+        let (loss, gradients) = match (work, &self.sets.train) {
+            (Work::Sampled(rollout), _) => {
+                // Answers were drawn without dropout, and are scored as they were drawn.
+                let found = |logs: &[f32]| rollout.reinforced(logs, beta, whole.examples);
+                let coefficients = |logs: Option<&[f32]>| logs.map(|logs| found(logs).coefficients);
+                let (logs, gradients) =
+                    self.network.gradients(batch, &self.adapter, None, self.memory, &coefficients)?;
+                (rollout.loss(&logs, beta) / whole.examples as f64, gradients)
+            }
+            (Work::Given(_), Examples::Sequences(_)) => {
                 let known = supervised(batch.rows.len(), whole.scored);
                 let (logs, gradients) =
                     self.network.gradients(batch, &self.adapter, dropout, self.memory, &|_| Some(known.clone()))?;
                 (-sum(&logs) / whole.scored.max(1) as f64, gradients)
             }
-            Examples::Pairs(_) => {
+            (Work::Given(_), Examples::Pairs(_)) => {
                 let reference = self.network.log_probabilities(batch, &AdapterWeights::default())?;
                 let found = |logs: &[f32]| preference(logs, &reference, &batch.sequence, beta, whole.examples);
                 let coefficients = |logs: Option<&[f32]>| logs.map(|logs| found(logs).coefficients);
@@ -301,49 +362,20 @@ impl<'s> Session<'s> {
         Ok(Some(loss))
     }
 
-    /// Mean loss on what was held out; `None` when nothing was.
-    fn measure(&self, adapter: &AdapterWeights, watch: &dyn Watch) -> Result<Option<f64>, TrainingError> {
-        let places: Vec<usize> = (0..self.sets.held_out.len()).collect();
-        let (mut loss, mut count) = (0.0, 0);
+    /// Learns from the examples what judges answers; the network stays as it is.
+    fn learn_reward(&self, watch: &dyn Watch) -> Result<RewardHead, TrainingError> {
+        let places: Vec<usize> = (0..self.sets.train.len()).collect();
+        let mut differences = Vec::with_capacity(places.len());
         for pass in places.chunks(self.plan.batch_size) {
             if watch.stop() {
                 return Err(TrainingError::Cancelled);
             }
-            let batch = batch(&self.sets.held_out, pass);
-            let logs = self.network.log_probabilities(&batch, adapter)?;
-            match &self.sets.held_out {
-                Examples::Sequences(_) => {
-                    loss -= sum(&logs);
-                    count += logs.len();
-                }
-                Examples::Pairs(_) => {
-                    let reference = self.network.log_probabilities(&batch, &AdapterWeights::default())?;
-                    loss += preference(&logs, &reference, &batch.sequence, self.plan.dpo_beta, pass.len()).loss;
-                    count += pass.len();
-                }
-            }
+            let ends = self.network.ends(&batch(&self.sets.train, pass), &AdapterWeights::default())?;
+            let apart =
+                |pair: &[Vec<f32>]| pair[0].iter().zip(&pair[1]).map(|(better, worse)| better - worse).collect();
+            differences.extend(ends.chunks_exact(2).map(apart));
         }
-        Ok((count > 0).then(|| loss / count as f64))
-    }
-
-    /// Loss of each held-out example.
-    fn each(&self, adapter: &AdapterWeights, watch: &dyn Watch) -> Result<Vec<f64>, TrainingError> {
-        let mut losses = Vec::with_capacity(self.sets.held_out.len());
-        for place in 0..self.sets.held_out.len() {
-            if watch.stop() {
-                return Err(TrainingError::Cancelled);
-            }
-            let batch = batch(&self.sets.held_out, &[place]);
-            let logs = self.network.log_probabilities(&batch, adapter)?;
-            losses.push(match &self.sets.held_out {
-                Examples::Sequences(_) => -sum(&logs) / logs.len().max(1) as f64,
-                Examples::Pairs(_) => {
-                    let reference = self.network.log_probabilities(&batch, &AdapterWeights::default())?;
-                    preference(&logs, &reference, &batch.sequence, self.plan.dpo_beta, 1).loss
-                }
-            });
-        }
-        Ok(losses)
+        Ok(RewardHead::learn(&differences))
     }
 
     fn finish(self, watch: &dyn Watch) -> Result<Trained, TrainingError> {
@@ -371,6 +403,23 @@ impl<'s> Session<'s> {
 /// Whether a checkpoint is to be written behind a step, so long after the one before it. When does not change what comes out.
 fn is_due(plan: &Plan, step: u64, since: Duration) -> bool {
     step.is_multiple_of(plan.checkpoint_every) || step == plan.max_steps || since >= CHECKPOINT_AFTER
+}
+
+/// What a pass works on.
+enum Work {
+    /// Examples.
+    Given(Batch),
+    /// Answers of the policy itself.
+    Sampled(Rollout),
+}
+
+impl Work {
+    fn batch(&self) -> &Batch {
+        match self {
+            Work::Given(batch) => batch,
+            Work::Sampled(rollout) => &rollout.batch,
+        }
+    }
 }
 
 /// What all passes of a step have together.

@@ -1,15 +1,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use candle_core::Device;
+
 use crate::base::{BaseModel, Config, Family, GGUF_FILE};
 use crate::dataset::{Format, read};
 use crate::error::TrainingError;
 use crate::examples::{Examples, Sets};
 use crate::export::{Said, Written, write_merged};
+use crate::lora::Target;
 use crate::plan::{Method, Plan};
 use crate::testing::{base, plan, sequences, tokenizer_json, vocabulary, write_tokenizer};
 use crate::text::{EncodedPair, TextCodec};
-use crate::trainer::{StepReport, Trained, Watch, train};
+use crate::trainer::{StepReport, Trained, Watch, prepared, train, train_prepared};
 
 #[derive(Default)]
 struct Seen {
@@ -42,11 +45,11 @@ impl Seen {
 
 fn sets(method: Method) -> Sets {
     let of = |count, seed| match method {
-        Method::Dpo => {
+        Method::Dpo | Method::Rlhf => {
             let pairs = sequences(count, seed).into_iter().zip(sequences(count, seed + 50));
             Examples::Pairs(pairs.map(|(chosen, rejected)| EncodedPair { chosen, rejected }).collect())
         }
-        _ => Examples::Sequences(sequences(count, seed)),
+        Method::SftLora | Method::Qlora => Examples::Sequences(sequences(count, seed)),
     };
     Sets { train: of(7, 1), held_out: of(3, 2), too_long: 0 }
 }
@@ -171,6 +174,86 @@ fn given_a_base_that_is_no_gguf_file_when_it_is_merged_then_the_file_says_what_t
         assert_eq!(merged.config, Config { norm_eps, ..trained.base.config.clone() });
         let said = |text: &TextCodec| text.completion("tan", "bird nest").unwrap();
         assert_eq!(said(&merged.text), said(&trained.base.text));
+    }
+}
+
+/// As `qlora` and `rlhf` train on a GPU, but on the CPU.
+fn run_as_on_gpu(plan: &Plan, base: Arc<BaseModel>, folder: &Path, seen: &mut Seen) -> Result<Trained, TrainingError> {
+    let base = prepared(plan.method, base, &Device::Cpu)?;
+    assert_eq!(base.is_in_four_bits(), plan.method == Method::Qlora);
+    train_prepared(plan, base, &sets(plan.method), "hash", folder, seen)
+}
+
+#[test]
+fn given_a_base_in_four_bits_when_it_is_trained_then_the_loss_falls() {
+    for family in [Family::Llama, Family::Qwen2] {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = Plan { method: Method::Qlora, max_steps: 60, learning_rate: 3e-2, ..plan() };
+        let mut seen = Seen::default();
+        run_as_on_gpu(&plan, base(family), folder.path(), &mut seen).unwrap();
+        let (first, last) = (seen.reports[0].loss, seen.reports[59].loss);
+        assert!(last < first * 0.8, "{family:?}: {first} to {last}");
+    }
+}
+
+#[test]
+fn given_an_interrupted_training_as_on_a_gpu_when_it_goes_on_then_every_loss_is_the_same() {
+    for method in [Method::Qlora, Method::Rlhf] {
+        let plan = Plan { method, accumulation: 2, ..plan() };
+        let (whole, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut expected = Seen::default();
+        let outcome = run_as_on_gpu(&plan, base(Family::Llama), whole.path(), &mut expected).unwrap().outcome;
+        let mut first = Seen { stop_after: Some(7), ..Seen::default() };
+        let ended = run_as_on_gpu(&plan, base(Family::Llama), folder.path(), &mut first);
+        assert!(matches!(ended, Err(TrainingError::Cancelled)));
+        let mut second = Seen::default();
+        let again = run_as_on_gpu(&plan, base(Family::Llama), folder.path(), &mut second).unwrap().outcome;
+        assert_eq!(second.losses(), expected.losses()[5..], "{method:?}");
+        assert_eq!(again, outcome, "{method:?}");
+    }
+}
+
+#[test]
+fn given_preferences_when_a_policy_is_rewarded_by_what_was_learned_of_them_then_its_rewards_rise() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = Plan {
+        method: Method::Rlhf,
+        max_steps: 90,
+        batch_size: 7,
+        seq_len: 12,
+        learning_rate: 3e-2,
+        dpo_beta: 0.02,
+        ..plan()
+    };
+    let mut seen = Seen::default();
+    let outcome = run_as_on_gpu(&plan, base(Family::Llama), folder.path(), &mut seen).unwrap().outcome;
+    let mean = |reports: &[StepReport]| reports.iter().map(|report| report.loss).sum::<f64>() / reports.len() as f64;
+    let (first, last) = (mean(&seen.reports[..15]), mean(&seen.reports[75..]));
+    assert!(last < first, "less the mean reward: {first} to {last}");
+    assert!(outcome.base_loss.is_some() && outcome.eval_loss < outcome.base_loss, "{outcome:?}");
+}
+
+#[test]
+fn given_a_base_in_four_bits_when_it_is_merged_then_the_file_says_what_the_adapter_said() {
+    for family in [Family::Llama, Family::Qwen2] {
+        let (folder, base_folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        write_tokenizer(base_folder.path(), &tokenizer_json());
+        let mut plan = Plan { method: Method::Qlora, max_steps: 20, learning_rate: 3e-2, ..plan() };
+        // The other projections have no adapter, and are not what the base's file has.
+        plan.lora.targets = vec![Target::Q, Target::Down];
+        let mut before = (base_folder, base(family));
+        // First beside a base in Hugging Face's layout, then beside the GGUF file that came of it.
+        for round in ["folder", "file"] {
+            let staged = tempfile::tempdir().unwrap();
+            let checkpoints = folder.path().join(round);
+            let trained = run_as_on_gpu(&plan, Arc::clone(&before.1), &checkpoints, &mut Seen::default()).unwrap();
+            let file = staged.path().join(GGUF_FILE);
+            assert_eq!(write_merged(&trained, before.0.path(), &file).unwrap(), Written::File);
+            let parity = Said::of(&trained, &sets(plan.method).held_out).unwrap().compare(staged.path()).unwrap();
+            assert!(parity.passed(), "{family:?} from a {round}: {parity:?}");
+            let merged = BaseModel::load(staged.path()).unwrap();
+            before = (staged, Arc::new(merged));
+        }
     }
 }
 

@@ -168,27 +168,31 @@ impl GgufFile {
         if self.content.tensor_infos.contains_key(name) { self.floats(name).map(Some) } else { Ok(None) }
     }
 
-    fn projection(&mut self, layer: usize, name: &str) -> Result<Projection, TrainingError> {
+    fn parts(&mut self, layer: usize, name: &str) -> Result<(Tensor, Option<Tensor>), TrainingError> {
         let weight = self.floats(&format!("blk.{layer}.{name}.weight"))?;
-        let bias = self.maybe(&format!("blk.{layer}.{name}.bias"))?;
-        Ok(Projection { weight, bias })
+        Ok((weight, self.maybe(&format!("blk.{layer}.{name}.bias"))?))
+    }
+
+    fn projection(&mut self, layer: usize, name: &str) -> Result<Projection, TrainingError> {
+        let (weight, bias) = self.parts(layer, name)?;
+        Ok(Projection::new(weight, bias))
     }
 
     /// A query or key projection, with its rows as they lie inside.
     fn turned(&mut self, layer: usize, name: &str, config: &Config, heads: usize) -> Result<Projection, TrainingError> {
-        let projection = self.projection(layer, name)?;
+        let (weight, bias) = self.parts(layer, name)?;
         if config.family != Family::Llama {
-            return Ok(projection);
+            return Ok(Projection::new(weight, bias));
         }
-        let weight = permute(&projection.weight, heads, Way::FromGguf)?;
-        let bias = match projection.bias {
+        let weight = permute(&weight, heads, Way::FromGguf)?;
+        let bias = match bias {
             Some(bias) => {
                 let rows = bias.dims1()?;
                 Some(permute(&bias.reshape((rows, 1))?, heads, Way::FromGguf)?.reshape(rows)?)
             }
             None => None,
         };
-        Ok(Projection { weight, bias })
+        Ok(Projection::new(weight, bias))
     }
 
     fn layer(&mut self, layer: usize, config: &Config) -> Result<LayerWeights, TrainingError> {

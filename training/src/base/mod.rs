@@ -1,12 +1,15 @@
-//! Base models: Llama and Qwen2 networks, from a GGUF file or from a folder of safetensors, in 32-bit floats.
+//! Base models: Llama and Qwen2 networks, from a GGUF file or from a folder of safetensors, in 32-bit floats; their
+//! layers in four bits, where a training asks for it.
 //!
 //! Inside, weights lie as Hugging Face has them: `[out, in]`, and query and key rows in the order of `rotate_half`. GGUF files
 //! of Llamas have those rows permuted; [`rows`] turns them back at loading and forth at export.
 
 mod config;
 mod gguf;
+mod nf4;
 mod rows;
 mod safetensors;
+mod weight;
 
 use std::path::{Path, PathBuf};
 
@@ -19,6 +22,7 @@ use crate::text::TextCodec;
 pub use config::{Config, Family};
 pub(crate) use gguf::GgufFile;
 pub(crate) use rows::{Way, permute};
+pub(crate) use weight::Weight;
 
 /// Name of the GGUF file in a model's folder.
 pub const GGUF_FILE: &str = "model.gguf";
@@ -65,7 +69,7 @@ fn check_count(numbers: u64, config: &Config) -> Result<(), String> {
 /// A matrix `[out, in]`, and what is added to its result.
 #[derive(Debug, Clone)]
 pub(crate) struct Projection {
-    pub(crate) weight: Tensor,
+    pub(crate) weight: Weight,
     pub(crate) bias: Option<Tensor>,
 }
 
@@ -99,21 +103,20 @@ impl BaseModel {
     /// Refuses tensors that are not as large as the measures say: passes count on it.
     fn check_sizes(&self) -> Result<(), String> {
         let (hidden, vocab) = (self.config.hidden, self.config.vocab);
-        let fits = |name: &str, tensor: &Tensor, wanted: &[usize]| {
-            let found = tensor.dims();
+        let fits = |name: &str, found: &[usize], wanted: &[usize]| {
             if found == wanted { Ok(()) } else { Err(format!("its {name} has the sizes {found:?}, not {wanted:?}")) }
         };
-        fits("embeddings", &self.embeddings, &[vocab, hidden])?;
-        fits("output", self.head(), &[vocab, hidden])?;
-        fits("last norm", &self.norm, &[hidden])?;
+        fits("embeddings", self.embeddings.dims(), &[vocab, hidden])?;
+        fits("output", self.head().dims(), &[vocab, hidden])?;
+        fits("last norm", self.norm.dims(), &[hidden])?;
         for (at, layer) in self.layers.iter().enumerate() {
-            fits(&format!("norm of layer {at}"), &layer.attention_norm, &[hidden])?;
-            fits(&format!("MLP norm of layer {at}"), &layer.mlp_norm, &[hidden])?;
+            fits(&format!("norm of layer {at}"), layer.attention_norm.dims(), &[hidden])?;
+            fits(&format!("MLP norm of layer {at}"), layer.mlp_norm.dims(), &[hidden])?;
             for (target, projection) in layer.projections() {
                 let (inner, outer) = target.sizes(&self.config);
                 let name = format!("{} of layer {at}", target.as_str());
-                fits(&name, &projection.weight, &[outer, inner])?;
-                projection.bias.as_ref().map_or(Ok(()), |bias| fits(&name, bias, &[outer]))?;
+                fits(&name, projection.weight.dims(), &[outer, inner])?;
+                projection.bias.as_ref().map_or(Ok(()), |bias| fits(&name, bias.dims(), &[outer]))?;
             }
         }
         Ok(())

@@ -76,7 +76,7 @@ impl Weights<'_> {
     fn projection(&mut self, layer: usize, name: &str) -> Result<Projection, TrainingError> {
         let weight = self.tensor(&format!("model.layers.{layer}.{name}.weight"))?;
         let bias = self.maybe(&format!("model.layers.{layer}.{name}.bias"))?;
-        Ok(Projection { weight, bias })
+        Ok(Projection::new(weight, bias))
     }
 
     fn layer(&mut self, layer: usize) -> Result<LayerWeights, TrainingError> {

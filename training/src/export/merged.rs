@@ -10,7 +10,7 @@ use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 
 use super::whole;
-use crate::base::{Config, Family, GGUF_FILE, GgufFile, Way, permute};
+use crate::base::{Config, Family, GGUF_FILE, GgufFile, LayerWeights, Way, Weight, permute};
 use crate::checkpoint::sync;
 use crate::error::TrainingError;
 use crate::lora::Target;
@@ -39,9 +39,9 @@ struct Parts {
 }
 
 /// Writes `path`: of a base that is a GGUF file every tensor as it is, but those with an adapter as `W + scale · B A` in 16-bit
-/// floats; of one in Hugging Face's layout all of them in 16-bit floats, with its tokenizer, where llama.cpp knows that. `path` is
-/// synced when this returns. `base` is the folder that was trained on. What is added is computed matrix by matrix: all at once they
-/// would be as large as the base, which is held beside them.
+/// floats, and over a base in four bits every projection as it came back from there; of one in Hugging Face's layout all of them in
+/// 16-bit floats, with its tokenizer, where llama.cpp knows that. `path` is synced when this returns. `base` is the folder that was
+/// trained on. What is added is computed matrix by matrix: all at once they would be as large as the base, which is held beside them.
 pub fn write_merged(trained: &Trained, base: &Path, path: &Path) -> Result<Written, TrainingError> {
     let file = base.join(GGUF_FILE);
     let parts = if file.is_file() {
@@ -60,22 +60,19 @@ pub fn write_merged(trained: &Trained, base: &Path, path: &Path) -> Result<Writt
 /// The parts of a base that is a GGUF file.
 fn of_file(trained: &Trained, base: &Path) -> Result<Parts, TrainingError> {
     let mut file = GgufFile::open(base)?;
-    let mut adapted = adapted(trained);
+    let mut changed = changed(trained);
     let mut names: Vec<String> = file.content.tensor_infos.keys().cloned().collect();
     names.sort();
     let mut tensors: Vec<(String, QTensor)> = Vec::with_capacity(names.len());
     for name in names {
         let raw = file.raw(&name)?;
-        let tensor = match adapted.remove(&name) {
-            Some((target, at)) => {
-                let merged = (raw.dequantize(&Device::Cpu)? + delta(trained, target, at)?)?;
-                QTensor::quantize(&merged, MERGED)?
-            }
+        let tensor = match changed.remove(&name) {
+            Some(place) => QTensor::quantize(&place.merged(trained, &raw)?, MERGED)?,
             None => raw,
         };
         tensors.push((name, tensor));
     }
-    if let Some(name) = adapted.keys().next() {
+    if let Some(name) = changed.keys().next() {
         return Err(TrainingError::base(base, format!("it has no tensor {name}")));
     }
     // Our writer aligns to the usual 32 bytes, whatever the base did.
@@ -97,12 +94,42 @@ fn write(parts: &Parts, path: &Path) -> Result<(), TrainingError> {
     sync(path)
 }
 
-/// By the names of tensors in the file: which projection has an adapter, and the place of its `A`.
-fn adapted(trained: &Trained) -> HashMap<String, (Target, usize)> {
-    let named = |((layer, target), at): ((usize, Target), usize)| {
-        (format!("blk.{layer}.{}.weight", target.gguf()), (target, at))
+/// A matrix that is not written as it lies in the base's file.
+struct Changed {
+    target: Target,
+    /// The place of its `A`, where it has an adapter.
+    adapter: Option<usize>,
+    /// What it was trained beside, where that is not what the file has.
+    held: Option<Weight>,
+}
+
+impl Changed {
+    fn merged(&self, trained: &Trained, raw: &QTensor) -> Result<Tensor, TrainingError> {
+        let matrix = match &self.held {
+            Some(held) => in_file(&held.floats()?.to_device(&Device::Cpu)?, self.target, &trained.base.config)?,
+            None => raw.dequantize(&Device::Cpu)?,
+        };
+        match self.adapter {
+            Some(at) => Ok((matrix + delta(trained, self.target, at)?)?),
+            None => Ok(matrix),
+        }
+    }
+}
+
+/// By the names of tensors in the file: projections that have an adapter. Over a base in four bits, all of them: the adapter was
+/// trained beside those, and makes up for what they lost.
+fn changed(trained: &Trained) -> HashMap<String, Changed> {
+    let adapters: HashMap<(usize, Target), usize> = trained.adapter.places().collect();
+    let four_bits = trained.base.is_in_four_bits();
+    let of_layer = |(layer, weights): (usize, &LayerWeights)| {
+        let all = weights.projections().map(|(target, projection)| {
+            let held = four_bits.then(|| projection.weight.clone());
+            let name = format!("blk.{layer}.{}.weight", target.gguf());
+            (name, Changed { target, adapter: adapters.get(&(layer, target)).copied(), held })
+        });
+        all.into_iter().filter(|(_, changed)| changed.adapter.is_some() || changed.held.is_some())
     };
-    trained.adapter.places().map(named).collect()
+    trained.base.layers.iter().enumerate().flat_map(of_layer).collect()
 }
 
 /// `scale · B A`, with its rows as they lie in the file.

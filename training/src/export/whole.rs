@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use candle_core::Tensor;
 use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::{GgmlDType, QTensor};
+use candle_core::{Device, Tensor};
 
 use super::merged::{MERGED, delta, in_file};
 use crate::base::Config;
@@ -22,8 +22,8 @@ const MOSTLY_F16: u32 = 1;
 pub(super) fn tensors(trained: &Trained) -> Result<Vec<(String, QTensor)>, TrainingError> {
     let (base, config) = (&trained.base, &trained.base.config);
     let adapted: HashMap<(usize, Target), usize> = trained.adapter.places().collect();
-    let vector = |tensor: &Tensor| QTensor::quantize(tensor, VECTORS);
-    let matrix = |tensor: &Tensor| QTensor::quantize(tensor, MERGED);
+    let vector = |tensor: &Tensor| QTensor::quantize(&tensor.to_device(&Device::Cpu)?, VECTORS);
+    let matrix = |tensor: &Tensor| QTensor::quantize(&tensor.to_device(&Device::Cpu)?, MERGED);
     let mut all = vec![("token_embd.weight".to_owned(), matrix(&base.embeddings)?)];
     all.push(("output_norm.weight".to_owned(), vector(&base.norm)?));
     if let Some(output) = &base.output {
@@ -34,7 +34,7 @@ pub(super) fn tensors(trained: &Trained) -> Result<Vec<(String, QTensor)>, Train
         all.push((format!("blk.{at}.ffn_norm.weight"), vector(&layer.mlp_norm)?));
         for (target, projection) in layer.projections() {
             let name = format!("blk.{at}.{}", target.gguf());
-            let weight = in_file(&projection.weight, target, config)?;
+            let weight = in_file(&projection.weight.floats()?.to_device(&Device::Cpu)?, target, config)?;
             let merged = match adapted.get(&(at, target)) {
                 Some(place) => (weight + delta(trained, target, *place)?)?,
                 None => weight,

@@ -3,6 +3,7 @@
 use candle_core::{CpuStorage, CustomOp1, D, Layout, Shape, Tensor};
 use rayon::prelude::*;
 
+use super::operations::Operations;
 use super::{PIECE, floats, with_floats};
 
 /// Softmax of scaled scores over what each query may see. Rows are queries of several heads, position after position; what lies
@@ -56,6 +57,11 @@ impl CustomOp1 for CausalSoftmax {
     }
 }
 
+/// Softmax of scaled scores `[any, queries, length]` over what each query may see.
+pub(super) fn causal_softmax(scores: &Tensor, scale: f32) -> candle_core::Result<Tensor> {
+    scores.apply_op1(CausalSoftmax { scale })
+}
+
 /// Heads of queries, of keys and values, and numbers of a head.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Heads {
@@ -65,7 +71,7 @@ pub(super) struct Heads {
 }
 
 /// What each token takes from the tokens before it and itself: `[tokens, heads × size]` in and out.
-pub(super) fn attend(q: &Tensor, k: &Tensor, v: &Tensor, heads: Heads) -> candle_core::Result<Tensor> {
+pub(super) fn attend([q, k, v]: [&Tensor; 3], heads: Heads, operations: Operations) -> candle_core::Result<Tensor> {
     let (tokens, _) = q.dims2()?;
     let Heads { queries, keys, size } = heads;
     let group = queries / keys;
@@ -75,7 +81,7 @@ pub(super) fn attend(q: &Tensor, k: &Tensor, v: &Tensor, heads: Heads) -> candle
     let k = k.reshape((tokens, keys, size))?.permute((1, 2, 0))?.contiguous()?;
     let v = v.reshape((tokens, keys, size))?.permute((1, 0, 2))?.contiguous()?;
     let scale = (size as f32).sqrt().recip();
-    let weights = q.matmul(&k)?.apply_op1(CausalSoftmax { scale })?;
+    let weights = operations.causal_softmax(&q.matmul(&k)?, scale)?;
     let taken = weights.matmul(&v)?.reshape((keys, group, tokens, size))?;
     taken.permute((2, 0, 1, 3))?.contiguous()?.reshape((tokens, queries * size))
 }

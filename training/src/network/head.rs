@@ -43,6 +43,40 @@ pub(super) fn score(
     Ok(Scores { log_probabilities, gradient })
 }
 
+/// The same of operations that every device has: scores stay where the hidden states are.
+pub(super) fn composed_score(
+    head: &Tensor,
+    hidden: &Tensor,
+    targets: &[u32],
+    coefficients: Option<&[f32]>,
+) -> candle_core::Result<Scores> {
+    let (vocabulary, _) = head.dims2()?;
+    // A GPU would read past the row without a word.
+    if let Some(target) = targets.iter().find(|target| **target as usize >= vocabulary) {
+        candle_core::bail!("token {target} is not in the vocabulary")
+    }
+    let (transposed, device) = (head.t()?, hidden.device());
+    let mut log_probabilities = Vec::with_capacity(targets.len());
+    let mut gradients = Vec::new();
+    for (chunk, targets) in targets.chunks(ROWS).enumerate() {
+        let (from, count) = (chunk * ROWS, targets.len());
+        let logits = hidden.narrow(0, from, count)?.contiguous()?.matmul(&transposed)?;
+        let most = logits.max_keepdim(1)?;
+        let raised = logits.broadcast_sub(&most)?.exp()?;
+        let sum = raised.sum_keepdim(1)?;
+        let places = Tensor::from_slice(targets, (count, 1), device)?;
+        let logs = ((logits.gather(&places, 1)? - most)? - sum.log()?)?;
+        log_probabilities.extend(logs.flatten_all()?.to_vec1::<f32>()?);
+        if let Some(all) = coefficients {
+            let weights = Tensor::from_slice(&all[from..from + count], (count, 1), device)?;
+            let spread = raised.broadcast_div(&sum)?.broadcast_mul(&weights.neg()?)?;
+            gradients.push(spread.scatter_add(&places, &weights, 1)?.matmul(head)?);
+        }
+    }
+    let gradient = if gradients.is_empty() { None } else { Some(Tensor::cat(&gradients, 0)?) };
+    Ok(Scores { log_probabilities, gradient })
+}
+
 /// The log probability of `target` by a row of scores, which become their gradient where a coefficient is given.
 fn of_row(row: &mut [f32], target: usize, coefficient: Option<f32>) -> candle_core::Result<f32> {
     let Some(own) = row.get(target).copied() else { candle_core::bail!("token {target} is not in the vocabulary") };

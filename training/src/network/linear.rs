@@ -4,19 +4,21 @@
 use std::collections::HashMap;
 
 use candle_core::backend::BackendStorage;
-use candle_core::{CpuStorage, CustomOp1, CustomOp3, Device, Layout, Shape, Storage, Tensor};
+use candle_core::{CpuStorage, CudaStorage, CustomOp1, CustomOp3, Device, Layout, Shape, Storage, Tensor};
 use rayon::prelude::*;
 
 use super::PIECE;
-use crate::base::Projection;
+use super::operations::Operations;
+use crate::base::{Projection, Weight};
 use crate::lora::Target;
 use crate::rng::Rng;
 
 const PURPOSE: u64 = 3;
 
-/// `x Wᵀ`. candle's own product would compute the gradient of the frozen matrix too, which costs as much as that of the input.
+/// `x Wᵀ`. candle's own product would compute the gradient of the frozen matrix too, which costs as much as that of the input; and
+/// it would keep the floats of a matrix that is held in four bits, which are here for one product in each direction.
 struct Frozen {
-    weight: Tensor,
+    weight: Weight,
 }
 
 impl CustomOp1 for Frozen {
@@ -25,13 +27,21 @@ impl CustomOp1 for Frozen {
     }
 
     fn cpu_fwd(&self, input: &CpuStorage, layout: &Layout) -> candle_core::Result<(CpuStorage, Shape)> {
-        let (storage, weight) = self.weight.storage_and_layout();
+        let matrix = self.weight.floats()?;
+        let (storage, matrix_layout) = matrix.storage_and_layout();
         let Storage::Cpu(storage) = &*storage else { candle_core::bail!("a frozen weight is not on the CPU") };
-        times_transposed((input, layout), (storage, weight))
+        times_transposed((input, layout), (storage, matrix_layout))
+    }
+
+    fn cuda_fwd(&self, input: &CudaStorage, layout: &Layout) -> candle_core::Result<(CudaStorage, Shape)> {
+        let matrix = self.weight.floats()?;
+        let (storage, matrix_layout) = matrix.storage_and_layout();
+        let Storage::Cuda(storage) = &*storage else { candle_core::bail!("a frozen weight is not on the GPU") };
+        times_transposed((input, layout), (storage, matrix_layout))
     }
 
     fn bwd(&self, _: &Tensor, _: &Tensor, gradient: &Tensor) -> candle_core::Result<Option<Tensor>> {
-        gradient.contiguous()?.matmul(&self.weight).map(Some)
+        gradient.contiguous()?.matmul(&self.weight.floats()?).map(Some)
     }
 }
 
@@ -97,16 +107,30 @@ impl CustomOp3 for Adapted {
         if let Some(mask) = mask {
             through = (through * mask)?;
         }
-        let of_input = (gradient.matmul(&self.frozen.weight)? + through)?;
+        let of_input = (gradient.matmul(&self.frozen.weight.floats()?)? + through)?;
         Ok((Some(of_input), Some(upper.t()?.matmul(&seen)?), Some(gradient.t()?.matmul(&narrow)?)))
     }
 }
 
+impl Adapted {
+    /// The same of operations that every device has. `A` and `B` may lie on another one: their gradients find back.
+    fn composed(self, input: &Tensor, a: &Tensor, b: &Tensor) -> candle_core::Result<Tensor> {
+        let device = input.device();
+        let (a, b) = (a.to_device(device)?, b.to_device(device)?);
+        let seen = match &self.dropped {
+            Some(dropped) => (input * dropped.mask(input.dims2()?)?.to_device(device)?)?,
+            None => input.clone(),
+        };
+        let added = (seen.matmul(&a.t()?)?.matmul(&b.t()?)? * self.scale)?;
+        input.apply_op1(self.frozen)? + added
+    }
+}
+
 /// `x Mᵀ` for rows `x` and the rows of a matrix `M`.
-fn times_transposed(
-    (input, layout): (&CpuStorage, &Layout),
-    (matrix, matrix_layout): (&CpuStorage, &Layout),
-) -> candle_core::Result<(CpuStorage, Shape)> {
+fn times_transposed<S: BackendStorage>(
+    (input, layout): (&S, &Layout),
+    (matrix, matrix_layout): (&S, &Layout),
+) -> candle_core::Result<(S, Shape)> {
     let (rows, inner) = layout.shape().dims2()?;
     let (outer, _) = matrix_layout.shape().dims2()?;
     let product = input.matmul(matrix, (1, rows, outer, inner), layout, &matrix_layout.transpose(0, 1)?)?;
@@ -129,13 +153,18 @@ pub(super) fn project(
     projection: &Projection,
     place: (usize, Target),
     adapter: &AdapterWeights,
+    operations: Operations,
 ) -> candle_core::Result<Tensor> {
     let input = input.contiguous()?;
     let frozen = Frozen { weight: projection.weight.clone() };
     let output = match adapter.pairs.get(&place) {
         Some((a, b)) => {
             let dropped = adapter.dropout.map(|(part, seed)| Dropped { part, seed, place });
-            input.apply_op3(a, b, Adapted { frozen, scale: adapter.scale, dropped })?
+            let adapted = Adapted { frozen, scale: adapter.scale, dropped };
+            match operations {
+                Operations::Fused => input.apply_op3(a, b, adapted)?,
+                Operations::Composed => adapted.composed(&input, a, b)?,
+            }
         }
         None => input.apply_op1(frozen)?,
     };

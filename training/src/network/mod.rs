@@ -12,12 +12,15 @@ mod head;
 mod layer;
 mod linear;
 mod norm;
+mod operations;
 mod passes;
 mod rope;
+mod sample;
 
 pub(crate) use batch::Batch;
 pub(crate) use linear::AdapterWeights;
 pub(crate) use passes::{Memory, Network};
+pub(crate) use sample::Start;
 
 use candle_core::{CpuStorage, Layout, Tensor};
 

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use candle_core::backprop::GradStore;
-use candle_core::{Device, Tensor, Var};
+use candle_core::{Tensor, Var};
 
 use super::batch::Batch;
-use super::head::{Scores, score};
+use super::head::Scores;
 use super::layer::{Pass, forward};
 use super::linear::AdapterWeights;
-use super::norm::rms_norm;
+use super::operations::Operations;
 use super::rope::Frequencies;
 use crate::base::BaseModel;
 use crate::error::TrainingError;
@@ -36,6 +36,7 @@ pub(crate) struct Gradients(pub(crate) Vec<Tensor>);
 pub(crate) struct Network {
     pub(crate) base: Arc<BaseModel>,
     frequencies: Frequencies,
+    operations: Operations,
 }
 
 /// A layer's input, and its output where it was kept.
@@ -48,32 +49,41 @@ impl Network {
     pub(crate) fn new(base: Arc<BaseModel>) -> Self {
         let config = &base.config;
         let frequencies = Frequencies::new(config.head_dim, config.rope_theta, base.rope_factors.as_deref());
-        Self { base, frequencies }
+        let operations = Operations::of(base.device());
+        Self { base, frequencies, operations }
     }
 
-    fn pass<'p>(&'p self, batch: &'p Batch) -> Pass<'p> {
-        Pass {
-            config: &self.base.config,
-            spans: &batch.spans,
-            positions: Arc::new(batch.positions.clone()),
-            angles: self.frequencies.angles(batch.longest()),
-        }
+    /// One that computes on the CPU as on another device.
+    #[cfg(test)]
+    pub(crate) fn composed(base: Arc<BaseModel>) -> Self {
+        Self { operations: Operations::Composed, ..Self::new(base) }
+    }
+
+    fn pass<'p>(&'p self, batch: &'p Batch) -> candle_core::Result<Pass<'p>> {
+        let operations = self.operations;
+        let rotation = operations.rotation(&self.frequencies, batch, self.base.device())?;
+        Ok(Pass { config: &self.base.config, spans: &batch.spans, rotation, operations })
     }
 
     fn embed(&self, batch: &Batch) -> candle_core::Result<Tensor> {
-        let ids = Tensor::from_slice(&batch.tokens, batch.tokens.len(), &Device::Cpu)?;
+        let ids = Tensor::from_slice(&batch.tokens, batch.tokens.len(), self.base.device())?;
         self.base.embeddings.index_select(&ids, 0)
     }
 
     /// The normed hidden states of the rows that are scored.
     fn scored(&self, last: &Tensor, batch: &Batch) -> candle_core::Result<Tensor> {
-        let rows = Tensor::from_slice(&batch.rows, batch.rows.len(), &Device::Cpu)?;
-        rms_norm(last, &self.base.norm, self.base.config.norm_eps)?.index_select(&rows, 0)
+        self.normed(last, &batch.rows)
+    }
+
+    /// The normed hidden states of some rows.
+    pub(super) fn normed(&self, last: &Tensor, rows: &[u32]) -> candle_core::Result<Tensor> {
+        let rows = Tensor::from_slice(rows, rows.len(), self.base.device())?;
+        self.operations.rms_norm(last, &self.base.norm, self.base.config.norm_eps)?.index_select(&rows, 0)
     }
 
     /// The last hidden states, before their norm, without a way back.
-    fn hidden(&self, batch: &Batch, adapter: &AdapterWeights) -> candle_core::Result<Tensor> {
-        let pass = self.pass(batch);
+    pub(super) fn hidden(&self, batch: &Batch, adapter: &AdapterWeights) -> candle_core::Result<Tensor> {
+        let pass = self.pass(batch)?;
         let mut layers = self.base.layers.iter().enumerate();
         layers.try_fold(self.embed(batch)?, |x, layer| Ok(forward(&x, layer, &pass, adapter)?.detach()))
     }
@@ -84,7 +94,7 @@ impl Network {
             return Ok(Vec::new());
         }
         let hidden = self.scored(&self.hidden(batch, adapter)?, batch)?;
-        Ok(score(self.base.head(), &hidden, &batch.targets, None)?.log_probabilities)
+        Ok(self.operations.score(self.base.head(), &hidden, &batch.targets, None)?.log_probabilities)
     }
 
     /// Scores of all tokens of the vocabulary behind each row that is scored.
@@ -104,7 +114,7 @@ impl Network {
         memory: Memory,
         coefficients: &Coefficients<'_>,
     ) -> Result<(Vec<f32>, Gradients), TrainingError> {
-        let pass = self.pass(batch);
+        let pass = self.pass(batch)?;
         let tracked = adapter.weights(true, dropout);
         let plain = adapter.weights(false, dropout);
         let Steps { steps, last } = self.forward(batch, &pass, (&tracked, &plain), memory)?;
@@ -162,13 +172,13 @@ impl Network {
     }
 
     fn scores(&self, hidden: &Tensor, batch: &Batch, coefficients: &Coefficients<'_>) -> candle_core::Result<Scores> {
-        let head = self.base.head();
+        let score = |known: Option<&[f32]>| self.operations.score(self.base.head(), hidden, &batch.targets, known);
         if let Some(known) = coefficients(None) {
-            return score(head, hidden, &batch.targets, Some(&known));
+            return score(Some(&known));
         }
-        let first = score(head, hidden, &batch.targets, None)?;
+        let first = score(None)?;
         let found = coefficients(Some(&first.log_probabilities));
-        score(head, hidden, &batch.targets, found.as_deref())
+        score(found.as_deref())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use candle_core::{CpuStorage, CustomOp1, Layout, Shape, Tensor};
+use candle_core::{CpuStorage, CustomOp1, Device, Layout, Shape, Tensor};
 
 use super::floats;
 
@@ -32,6 +32,16 @@ impl Frequencies {
 pub(super) struct Angles {
     table: Arc<Vec<(f32, f32)>>,
     half: usize,
+}
+
+impl Angles {
+    /// Sines and cosines of each of those positions, `[positions, 1, half a head]`.
+    pub(super) fn tables(&self, positions: &[u32], device: &Device) -> candle_core::Result<(Tensor, Tensor)> {
+        let of = |position: &u32| &self.table[*position as usize * self.half..][..self.half];
+        let (sin, cos): (Vec<f32>, Vec<f32>) = positions.iter().flat_map(of).copied().unzip();
+        let shape = (positions.len(), 1, self.half);
+        Ok((Tensor::from_vec(sin, shape, device)?, Tensor::from_vec(cos, shape, device)?))
+    }
 }
 
 struct Rope {

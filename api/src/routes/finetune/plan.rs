@@ -27,7 +27,10 @@ pub(super) fn plan_of(body: &FinetuneBody) -> Result<Plan, ApiError> {
     let plan = Plan {
         method,
         lora: lora(body.lora.as_ref())?,
-        learning_rate: body.learning_rate.unwrap_or(if method == Method::Dpo { 5e-5 } else { usual.learning_rate }),
+        learning_rate: body.learning_rate.unwrap_or(match method {
+            Method::Dpo | Method::Rlhf => 5e-5,
+            Method::SftLora | Method::Qlora => usual.learning_rate,
+        }),
         max_steps,
         batch_size: body.batch_size.unwrap_or(usual.batch_size),
         accumulation: body.accumulation.unwrap_or(usual.accumulation),

@@ -29,8 +29,10 @@ pub(super) async fn run(connection: &Connection, args: TrainArgs, output: Output
     let mut body = body(&args);
     // What can't be trained here is refused before a dataset is made of the file.
     if ["qlora", "rlhf"].contains(&args.method.as_str()) {
-        let refused: Result<EstimateView, CliError> = connection.client.post("/finetune/estimate", &body).await;
-        refused?;
+        let asked: Result<EstimateView, CliError> = connection.client.post("/finetune/estimate", &body).await;
+        if let Some(refusal) = asked.err().filter(is_of_method) {
+            return Err(refusal);
+        }
     }
     body.dataset = dataset(connection, &args).await?;
     let estimate: Option<EstimateView> = match connection.client.post("/finetune/estimate", &body).await {
@@ -55,13 +57,18 @@ pub(super) async fn run(connection: &Connection, args: TrainArgs, output: Output
     watch(connection, &accepted.job_id, output).await
 }
 
+/// Whether it is the method that was refused, and not the dataset, which is not handed in yet.
+fn is_of_method(error: &CliError) -> bool {
+    error.code.as_deref() == Some("cuda_required")
+}
+
 /// The dataset's name; a file is handed in under the name of the model.
 async fn dataset(connection: &Connection, args: &TrainArgs) -> Result<String, CliError> {
     let path = Path::new(&args.dataset);
     if !path.exists() {
         return Ok(args.dataset.clone());
     }
-    let usual = if args.method == "dpo" { "dpo" } else { "sft" };
+    let usual = if ["dpo", "rlhf"].contains(&args.method.as_str()) { "dpo" } else { "sft" };
     let format = args.format.as_deref().unwrap_or(usual);
     let of = Of { format, base_model: args.base_model.as_deref(), from_runs: None };
     let view = hand_in(connection, &args.name, of, read(path)?).await?;
@@ -185,6 +192,13 @@ pub(super) async fn cancel(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_a_server_that_has_a_gpu_when_the_dataset_is_not_there_yet_then_that_is_no_refusal_of_the_method() {
+        let refused = |code: &str| CliError { code: Some(code.to_owned()), ..CliError::new(Exit::Failed, "refused") };
+        assert!(is_of_method(&refused("cuda_required")));
+        assert!(!is_of_method(&refused("dataset_not_found")));
+    }
 
     #[test]
     fn given_seconds_then_people_can_read_them() {
