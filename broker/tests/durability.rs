@@ -3,6 +3,8 @@
 mod common;
 #[path = "durability/kills.rs"]
 mod kills;
+#[path = "durability/refusals.rs"]
+mod refusals;
 #[path = "durability/retention.rs"]
 mod retention;
 
