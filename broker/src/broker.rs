@@ -183,7 +183,7 @@ async fn remember_members(node: Arc<Node>, mut changes: mpsc::UnboundedReceiver<
 pub(crate) fn groups(node: &Node) -> Vec<GroupInfo> {
     let meta = node.journal.lock();
     let mut ids: Vec<String> = node.groups.ids();
-    ids.extend(meta.groups.keys().cloned());
+    ids.extend(meta.group_ids().cloned());
     ids.sort_unstable();
     ids.dedup();
     ids.into_iter().map(|id| group(node, &meta, id)).collect()

@@ -40,7 +40,7 @@ pub(crate) async fn run(node: Arc<Node>) {
 
 fn groups_with_offsets(node: &Node) -> HashSet<String> {
     let meta = node.journal.lock();
-    meta.groups.iter().filter(|(_, offsets)| !offsets.is_empty()).map(|(id, _)| id.clone()).collect()
+    meta.group_ids().filter(|id| meta.has_offsets_of(id)).cloned().collect()
 }
 
 fn look_after_logs(node: &Node, compactor: &Compactor) {
@@ -82,7 +82,7 @@ fn forget_offsets(node: &Node) {
     let mut changes = Vec::new();
     for (group, offsets) in &meta.groups {
         if offsets.is_empty() {
-            let is_known = node.groups.peek(group, |_, _| ()).is_some();
+            let is_known = node.groups.peek(group, |_, _| ()).is_some() || meta.has_pending_of(group);
             changes.extend((!is_known).then(|| Entry::GroupDeleted { group: group.clone() }));
             continue;
         }
@@ -94,7 +94,9 @@ fn forget_offsets(node: &Node) {
         let live = node
             .groups
             .peek(group, |group, _| expired(offsets, &Standing { group: Some(&*group), emptied_ms }, before));
-        let partitions = live.unwrap_or_else(|| expired(offsets, &Standing { group: None, emptied_ms }, before));
+        let mut partitions = live.unwrap_or_else(|| expired(offsets, &Standing { group: None, emptied_ms }, before));
+        // Whoever has a transaction open here is at work; its end replaces the offset, or leaves it to the next pass.
+        partitions.retain(|(topic, index)| !meta.has_pending_offset(group, topic, *index));
         if !partitions.is_empty() {
             tracing::info!(group = %group, offsets = partitions.len(), "committed offsets have expired");
             changes.push(Entry::OffsetsDeleted { group: group.clone(), partitions });

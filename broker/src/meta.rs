@@ -2,6 +2,8 @@
 //!
 //! It is the fold of the journal's entries and nothing else changes it.
 
+mod undo;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,7 @@ use uuid::Uuid;
 use crate::groups::group::Roster;
 use crate::storage::journal::Folded;
 use crate::txn::{TxnRecord, TxnState};
+use undo::Undo;
 
 /// A topic as it was created and changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,6 +43,12 @@ pub(crate) struct OffsetItem {
     pub metadata: String,
     /// When it was committed, milliseconds since 1970.
     pub committed_ms: i64,
+}
+
+impl OffsetItem {
+    fn is_of(&self, topic: &str, partition: i32) -> bool {
+        self.topic == topic && self.partition == partition
+    }
 }
 
 /// Offsets of a group.
@@ -95,14 +104,14 @@ pub(crate) enum Entry {
         /// What.
         offsets: Vec<OffsetItem>,
     },
-    /// Offsets of a group were deleted.
+    /// Offsets of a group were deleted, those that open transactions hold, too.
     OffsetsDeleted {
         /// The group.
         group: String,
         /// Of which partitions.
         partitions: Vec<(String, i32)>,
     },
-    /// A group was deleted.
+    /// A group was deleted, with every offset that open transactions hold for it.
     GroupDeleted {
         /// The group.
         group: String,
@@ -162,11 +171,48 @@ impl Meta {
 
     /// Whether an undecided transaction holds an offset of this group and partition.
     pub(crate) fn has_pending_offset(&self, group: &str, topic: &str, partition: i32) -> bool {
-        self.open_txns.iter().filter_map(|id| self.txns.get(id)).any(|txn| {
-            txn.offsets
-                .get(group)
-                .is_some_and(|items| items.iter().any(|item| item.topic == topic && item.partition == partition))
-        })
+        self.pending_of(group).any(|(_, item)| item.is_of(topic, partition))
+    }
+
+    /// Whether an undecided transaction holds an offset of this group.
+    pub(crate) fn has_pending_of(&self, group: &str) -> bool {
+        self.pending_of(group).next().is_some()
+    }
+
+    /// Whether there is an offset of this group, committed or held by an undecided transaction.
+    pub(crate) fn has_offsets_of(&self, group: &str) -> bool {
+        self.groups.get(group).is_some_and(|offsets| !offsets.is_empty()) || self.has_pending_of(group)
+    }
+
+    /// Whether a group is known without a look at its members.
+    pub(crate) fn knows_group(&self, group: &str) -> bool {
+        self.groups.contains_key(group) || self.has_pending_of(group)
+    }
+
+    /// The groups that are known without a look at members, some more than once.
+    pub(crate) fn group_ids(&self) -> impl Iterator<Item = &String> {
+        self.groups.keys().chain(self.undecided().flat_map(|txn| txn.offsets.keys()))
+    }
+
+    fn undecided(&self) -> impl Iterator<Item = &TxnRecord> {
+        self.open_txns.iter().filter_map(|id| self.txns.get(id))
+    }
+
+    fn pending_of<'a>(&'a self, group: &'a str) -> impl Iterator<Item = (&'a TxnRecord, &'a OffsetItem)> {
+        let of_group =
+            move |txn: &'a TxnRecord| txn.offsets.get(group).into_iter().flatten().map(move |item| (txn, item));
+        self.undecided().flat_map(of_group)
+    }
+
+    /// Takes offsets out of undecided transactions.
+    fn drop_pending(&mut self, goes: impl Fn(&str, &OffsetItem) -> bool) {
+        for id in &self.open_txns {
+            let Some(txn) = self.txns.get_mut(id) else { continue };
+            txn.offsets.retain(|group, items| {
+                items.retain(|item| !goes(group, item));
+                !items.is_empty()
+            });
+        }
     }
 
     fn set_members(&mut self, group: String, roster: Roster, emptied_ms: Option<i64>) {
@@ -210,6 +256,15 @@ impl Meta {
 
 impl Folded for Meta {
     type Entry = Entry;
+    type Undo = Undo;
+
+    fn undo_of(&self, entry: &Entry) -> Option<Undo> {
+        undo::of(self, entry)
+    }
+
+    fn undo(&mut self, undo: Undo, later: &mut [&mut Undo]) {
+        undo.carry_out(self, later);
+    }
 
     fn apply(&mut self, entry: Entry) {
         match entry {
@@ -222,6 +277,7 @@ impl Folded for Meta {
                 for offsets in self.groups.values_mut() {
                     offsets.retain(|(topic, _), _| *topic != name);
                 }
+                self.drop_pending(|_, item| item.topic == name);
             }
             Entry::PartitionsAdded { name, partitions } => {
                 if let Some(topic) = self.topics.get_mut(&name) {
@@ -243,11 +299,14 @@ impl Folded for Meta {
                 if let Some(offsets) = self.groups.get_mut(&group) {
                     partitions.iter().for_each(|key| drop(offsets.remove(key)));
                 }
+                let goes = |item: &OffsetItem| partitions.iter().any(|(topic, index)| item.is_of(topic, *index));
+                self.drop_pending(|of, item| of == group && goes(item));
             }
             Entry::GroupDeleted { group } => {
                 self.groups.remove(&group);
                 self.rosters.remove(&group);
                 self.emptied.remove(&group);
+                self.drop_pending(|of, _| of == group);
             }
             Entry::GroupMembers { group, roster, emptied_ms } => self.set_members(group, roster, emptied_ms),
             Entry::ProducerIds { next } => self.next_producer_id = next,

@@ -3,17 +3,20 @@
 mod common;
 #[path = "durability/kills.rs"]
 mod kills;
+#[path = "durability/refusals.rs"]
+mod refusals;
 #[path = "durability/retention.rs"]
 mod retention;
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use common::faulty_disk::{FaultyDisk, Switches};
 use common::*;
 use kafka_protocol::ResponseError;
 use rdkafka::admin::{
@@ -23,7 +26,7 @@ use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance, StreamConsumer};
 use rdkafka::message::Message;
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer};
-use riverrun_broker::{Broker, Disk, DiskFile, OpenMode, PartitionStats, RealDisk, StartError};
+use riverrun_broker::{Broker, PartitionStats, StartError};
 use tempfile::TempDir;
 
 async fn create(broker: &Broker, topic: &str, partitions: i32, settings: &[(&str, &str)]) {
@@ -252,66 +255,6 @@ async fn given_an_address_or_folder_in_use_when_started_then_the_error_names_it(
     }
     broker.shutdown().await;
     start(&folder).await.shutdown().await;
-}
-
-/// The real disk with two switches.
-#[derive(Default)]
-struct Switches {
-    full: AtomicBool,
-    syncs_fail: AtomicBool,
-}
-
-struct FaultyDisk(Arc<Switches>);
-struct FaultyFile(Arc<dyn DiskFile>, Arc<Switches>);
-
-impl Disk for FaultyDisk {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(FaultyFile(RealDisk.open(path, mode)?, self.0.clone())))
-    }
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        RealDisk.create_dir_all(path)
-    }
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        RealDisk.list(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealDisk.rename(from, to)
-    }
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove_file(path)
-    }
-    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove_dir_all(path)
-    }
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        RealDisk.sync_dir(path)
-    }
-}
-
-impl DiskFile for FaultyFile {
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.0.read_at(buffer, position)
-    }
-    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        if self.1.full.load(Ordering::SeqCst) {
-            // Half of it fits, as on a real disk.
-            self.0.write_all_at(&bytes[..bytes.len() / 2], position)?;
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.0.write_all_at(bytes, position)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        if self.1.syncs_fail.load(Ordering::SeqCst) {
-            return Err(io::Error::other("the medium is broken"));
-        }
-        self.0.sync_data()
-    }
-    fn set_len(&self, size: u64) -> io::Result<()> {
-        self.0.set_len(size)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]

@@ -1,166 +1,19 @@
 //! Transaction protocol 2 (KIP-890), which librdkafka does not speak: what the newest versions say of transactions, byte by byte.
 
+#[path = "transactions/client.rs"]
+mod client;
 mod common;
+#[path = "transactions/newest.rs"]
+mod newest;
+#[path = "transactions/offsets.rs"]
+mod offsets;
 
-use std::net::{SocketAddr, TcpStream};
-
-use common::wire::Asked;
+use client::{Client, END, PRODUCE, TIMEOUT_MS, code};
 use common::*;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ApiKey;
 use riverrun_broker::Broker;
-use riverrun_broker::wire::batch::{BatchHeader, build_batch};
 use tempfile::TempDir;
-
-const TRANSACTIONAL: i16 = 0x10;
-const TIMEOUT_MS: i32 = 60_000;
-/// The last version of protocol 1 and the first of protocol 2.
-const PRODUCE: [i16; 2] = [11, 12];
-const END: [i16; 2] = [4, 5];
-
-/// Kafka's code; 0 is good.
-fn code(error: ResponseError) -> i16 {
-    error.code()
-}
-
-/// Producer id and epoch.
-type Producer = (i64, i16);
-
-/// A connection that says what a producer with the transactional id `x` says.
-struct Client(TcpStream);
-
-impl Client {
-    fn connect(address: SocketAddr) -> Self {
-        Self(connect(address))
-    }
-
-    /// `InitProducerId` 5.
-    fn init(&mut self, timeout_ms: i32) -> Producer {
-        let asked = Asked::default().text("x").i32(timeout_ms).i64(-1).i16(-1).end();
-        let mut answer = asked.ask(&mut self.0, ApiKey::InitProducerId, 5);
-        answer.i32(); // throttle
-        assert_eq!(answer.i16(), 0);
-        (answer.i64(), answer.i16())
-    }
-
-    /// `Produce` of one record to a partition of a topic by name: error and offset.
-    fn produce(&mut self, version: i16, producer: Producer, topic: &str, sequence: i32, value: &str) -> (i16, i64) {
-        let batch = batch(producer, sequence, value);
-        let asked = Asked::default().text("x").i16(-1).i32(10_000).array(1).text(topic).array(1).i32(0).bytes(&batch);
-        let mut answer = asked.end().end().end().ask(&mut self.0, ApiKey::Produce, version);
-        assert_eq!((answer.array(), answer.text().as_str(), answer.array(), answer.i32()), (1, topic, 1, 0));
-        (answer.i16(), answer.i64())
-    }
-
-    /// `Produce` 13 of one record outside of transactions, to a topic by id: error and whether the answer is about this topic.
-    fn produce_by_id(&mut self, id: [u8; 16]) -> (i16, bool) {
-        let batch = batch((-1, -1), -1, "by id");
-        let asked = Asked::default().null().i16(-1).i32(10_000).array(1).uuid(id).array(1).i32(0).bytes(&batch);
-        let mut answer = asked.end().end().end().ask(&mut self.0, ApiKey::Produce, 13);
-        assert_eq!(answer.array(), 1);
-        let same = answer.uuid() == id;
-        assert_eq!((answer.array(), answer.i32()), (1, 0));
-        (answer.i16(), same)
-    }
-
-    /// `EndTxn`: error, and the identity for the next transaction where the version has one.
-    fn end(&mut self, version: i16, producer: Producer, commit: bool) -> (i16, Producer) {
-        let asked = Asked::default().text("x").i64(producer.0).i16(producer.1).i8(i8::from(commit)).end();
-        let mut answer = asked.ask(&mut self.0, ApiKey::EndTxn, version);
-        answer.i32(); // throttle
-        let error = answer.i16();
-        (error, if version >= 5 { (answer.i64(), answer.i16()) } else { (-1, -1) })
-    }
-
-    /// `AddPartitionsToTxn` 3 of partition 0.
-    fn add(&mut self, producer: Producer, topic: &str) -> i16 {
-        let asked = Asked::default().text("x").i64(producer.0).i16(producer.1).array(1).text(topic).array(1).i32(0);
-        let mut answer = asked.end().end().ask(&mut self.0, ApiKey::AddPartitionsToTxn, 3);
-        answer.i32(); // throttle
-        assert_eq!((answer.array(), answer.text().as_str(), answer.array(), answer.i32()), (1, topic, 1, 0));
-        answer.i16()
-    }
-
-    /// `AddPartitionsToTxn` of partition 0 as brokers ask among themselves.
-    fn add_or_verify(&mut self, version: i16, producer: Producer, topic: &str, verify_only: bool) -> i16 {
-        let asked = Asked::default().array(1).text("x").i64(producer.0).i16(producer.1).i8(i8::from(verify_only));
-        let asked = asked.array(1).text(topic).array(1).i32(0).end().end().end();
-        let mut answer = asked.ask(&mut self.0, ApiKey::AddPartitionsToTxn, version);
-        answer.i32(); // throttle
-        assert_eq!((answer.i16(), answer.array(), answer.text().as_str()), (0, 1, "x"));
-        assert_eq!((answer.array(), answer.text().as_str(), answer.array(), answer.i32()), (1, topic, 1, 0));
-        answer.i16()
-    }
-
-    /// `TxnOffsetCommit` of partition 0 for the group `g`.
-    fn commit_offset(&mut self, version: i16, producer: Producer, topic: &str, offset: i64) -> i16 {
-        let asked = Asked::default().text("x").text("g").i64(producer.0).i16(producer.1).i32(-1).text("").null();
-        let asked = asked.array(1).text(topic).array(1).i32(0).i64(offset).i32(-1).null().end().end().end();
-        let mut answer = asked.ask(&mut self.0, ApiKey::TxnOffsetCommit, version);
-        answer.i32(); // throttle
-        assert_eq!((answer.array(), answer.text().as_str(), answer.array(), answer.i32()), (1, topic, 1, 0));
-        answer.i16()
-    }
-
-    /// `DescribeTransactions` 0: the state of `x`.
-    fn state(&mut self) -> String {
-        let mut answer = Asked::default().array(1).text("x").end().ask(&mut self.0, ApiKey::DescribeTransactions, 0);
-        answer.i32(); // throttle
-        assert_eq!((answer.array(), answer.i16(), answer.text().as_str()), (1, 0, "x"));
-        answer.text()
-    }
-
-    /// The epoch of a producer in partition 0.
-    fn epoch_in(&mut self, topic: &str, producer_id: i64) -> Option<i32> {
-        self.producer_in(topic, producer_id).map(|found| found.epoch)
-    }
-
-    /// `DescribeProducers` 0: what is known of a producer in partition 0.
-    fn producer_in(&mut self, topic: &str, producer_id: i64) -> Option<Known> {
-        let asked = Asked::default().array(1).text(topic).array(1).i32(0).end().end();
-        let mut answer = asked.ask(&mut self.0, ApiKey::DescribeProducers, 0);
-        answer.i32(); // throttle
-        assert_eq!((answer.array(), answer.text().as_str(), answer.array(), answer.i32()), (1, topic, 1, 0));
-        assert_eq!((answer.i16(), answer.text().as_str()), (0, ""));
-        let count = answer.array();
-        let mut found = (0..count).map(|_| {
-            let (id, epoch) = (answer.i64(), answer.i32());
-            answer.i32(); // last sequence
-            let (last_timestamp, coordinator_epoch) = (answer.i64(), answer.i32());
-            answer.i64(); // start of its transaction
-            answer.tagged();
-            (id, Known { epoch, last_timestamp, coordinator_epoch })
-        });
-        found.find(|(id, _)| *id == producer_id).map(|(_, known)| known)
-    }
-}
-
-/// What a partition knows of a producer.
-struct Known {
-    epoch: i32,
-    last_timestamp: i64,
-    coordinator_epoch: i32,
-}
-
-/// A batch of one record without a key, in a transaction unless its producer has no id.
-fn batch(producer: Producer, sequence: i32, value: &str) -> Vec<u8> {
-    let zigzag = |length: usize| u8::try_from(length * 2).unwrap();
-    let record = [&[0, 0, 0, 1, zigzag(value.len())][..], value.as_bytes(), &[0]].concat();
-    let body = [&[zigzag(record.len())][..], &record].concat();
-    let header = BatchHeader {
-        base_offset: 0,
-        size: 0,
-        attributes: if producer.0 < 0 { 0 } else { TRANSACTIONAL },
-        last_offset_delta: 0,
-        base_timestamp: 1_000,
-        max_timestamp: 1_000,
-        producer_id: producer.0,
-        producer_epoch: producer.1,
-        base_sequence: sequence,
-        records: 1,
-    };
-    build_batch(&header, &body)
-}
 
 /// A broker with the topics `a` and `b`, which hold one record each.
 async fn with_topics(folder: &TempDir) -> Broker {
@@ -366,31 +219,6 @@ async fn given_a_batch_that_overtakes_the_first_when_it_comes_then_it_is_refused
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
-async fn given_offsets_when_committed_by_protocol_2_then_they_add_their_group_and_count_with_the_commit() {
-    let folder = TempDir::new().unwrap();
-    let broker = with_topics(&folder).await;
-    let address = broker.local_addr();
-    let producer = blocking(move || {
-        let mut client = Client::connect(address);
-        let producer = client.init(TIMEOUT_MS);
-        assert_eq!(client.commit_offset(3, producer, "a", 1), code(ResponseError::InvalidTxnState));
-        assert_eq!(client.commit_offset(4, producer, "a", 1), code(ResponseError::TransactionAbortable));
-        assert_eq!(client.commit_offset(5, producer, "a", 1), 0);
-        assert_eq!(client.state(), "Ongoing");
-        let next = client.end(5, producer, false).1;
-        assert_eq!(client.commit_offset(5, next, "a", 1), 0);
-        next
-    })
-    .await;
-    let offsets = |broker: &Broker| broker.groups().into_iter().flat_map(|group| group.offsets).collect::<Vec<_>>();
-    assert!(offsets(&broker).is_empty(), "one is aborted, the other open");
-    let ended = blocking(move || Client::connect(address).end(5, producer, true)).await;
-    assert_eq!(ended, (0, (producer.0, producer.1 + 1)));
-    assert_eq!(offsets(&broker), vec![("a".to_owned(), 0, 1, 0)]);
-    broker.shutdown().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn given_transactions_asked_for_by_another_broker_when_verified_then_only_what_is_part_passes() {
     let folder = TempDir::new().unwrap();
     let broker = with_topics(&folder).await;
@@ -448,67 +276,5 @@ async fn given_a_transaction_begun_by_its_records_when_the_broker_starts_again_t
     let address = broker.local_addr();
     eventually("the abort", || Client::connect(address).state() == "CompleteAbort").await;
     assert_eq!(committed(&broker).await[0], ["first", "kept", "also kept"]);
-    broker.shutdown().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
-async fn given_topic_ids_when_produced_to_then_known_ones_take_records() {
-    let folder = TempDir::new().unwrap();
-    let broker = with_topics(&folder).await;
-    let address = broker.local_addr();
-    blocking(move || {
-        let mut client = Client::connect(address);
-        let asked = Asked::default().array(1).uuid([0; 16]).text("a").end().i8(0).i8(0).end();
-        let mut answer = asked.ask(&mut client.0, ApiKey::Metadata, 13);
-        answer.pass_cluster();
-        assert_eq!((answer.array(), answer.i16(), answer.text().as_str()), (1, 0, "a"));
-        let id = answer.uuid();
-        assert_eq!(client.produce_by_id(id), (0, true));
-        let mut unknown = id;
-        unknown[15] ^= 1;
-        assert_eq!(client.produce_by_id(unknown), (code(ResponseError::UnknownTopicId), true));
-    })
-    .await;
-    assert_eq!(committed(&broker).await[0], ["first", "by id"]);
-    broker.shutdown().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
-async fn given_versions_when_asked_for_then_the_feature_says_which_protocol_is_spoken() {
-    let folder = TempDir::new().unwrap();
-    let broker = start(&folder).await;
-    let address = broker.local_addr();
-    blocking(move || {
-        let mut client = Client::connect(address);
-        for version in 3..=4 {
-            let asked = Asked::default().text("test").text("1").end();
-            let mut answer = asked.ask(&mut client.0, ApiKey::ApiVersions, version);
-            assert_eq!(answer.i16(), 0);
-            for _ in 0..answer.array() {
-                answer.i16();
-                answer.i16();
-                answer.i16();
-                answer.tagged();
-            }
-            answer.i32(); // throttle
-            let mut tagged = answer.tagged();
-            let numbers: Vec<usize> = tagged.iter().map(|(number, _)| *number).collect();
-            let (supported, epoch, finalized) = (0, 1, 2);
-            // Older clients cannot read that the lowest level is 0.
-            let expected = if version >= 4 { vec![supported, epoch, finalized] } else { vec![epoch, finalized] };
-            assert_eq!(numbers, expected, "version {version}");
-            for (number, field) in &mut tagged {
-                if *number == epoch {
-                    assert!(field.i64() >= 0);
-                    continue;
-                }
-                assert_eq!((field.array(), field.text().as_str()), (1, "transaction.version"));
-                // Finalized features have the higher level first.
-                let levels = (field.i16(), field.i16());
-                assert_eq!(levels, if *number == supported { (0, 2) } else { (2, 2) });
-            }
-        }
-    })
-    .await;
     broker.shutdown().await;
 }

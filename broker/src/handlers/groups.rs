@@ -16,7 +16,7 @@ use kafka_protocol::messages::{
 };
 use tokio::sync::oneshot;
 
-use super::{Context, code, operations, text};
+use super::{Context, code, of_coordinator, operations, text};
 use crate::groups::group::{Group, Identity, Join, Joined, Phase, Synced};
 use crate::meta::Entry;
 
@@ -168,10 +168,10 @@ pub(super) async fn leave_group(context: &Context, version: i16, request: LeaveG
     LeaveGroupResponse::default().with_members(members.collect())
 }
 
-/// Ids of groups with members and of groups with offsets.
+/// Ids of groups with members and of groups with offsets, committed or held by open transactions.
 fn all_groups(context: &Context) -> Vec<String> {
     let mut ids = context.node.groups.ids();
-    ids.extend(context.node.journal.lock().groups.keys().cloned());
+    ids.extend(context.node.journal.lock().group_ids().cloned());
     ids.sort_unstable();
     ids.dedup();
     ids
@@ -203,10 +203,10 @@ pub(super) async fn describe_groups(
     let groups = request.groups.into_iter().map(|id| {
         let described = context.node.groups.peek(&id, |group, _| describe(group, version));
         let described = described.unwrap_or_else(|| {
-            let has_offsets = context.node.journal.lock().groups.contains_key(&*id.0 as &str);
-            let phase = if has_offsets { Phase::Empty } else { Phase::Dead };
+            let is_known = context.node.journal.lock().knows_group(&id);
+            let phase = if is_known { Phase::Empty } else { Phase::Dead };
             let answer = DescribedGroup::default().with_group_state(text(phase.as_str()));
-            if version >= 6 && !has_offsets {
+            if version >= 6 && !is_known {
                 let message = format!("group {} not found", id.0);
                 return answer
                     .with_error_code(ResponseError::GroupIdNotFound.code())
@@ -248,15 +248,17 @@ pub(super) async fn delete_groups(context: &Context, _: i16, request: DeleteGrou
     DeleteGroupsResponse::default().with_results(results)
 }
 
+/// Like Apache Kafka, takes away what open transactions hold for the group: they do not keep it from being empty.
 async fn delete_group(context: &Context, id: &str) -> Result<(), ResponseError> {
     let phase = context.node.groups.peek(id, |group, _| group.phase());
-    let has_offsets = context.node.journal.lock().groups.contains_key(id);
+    let is_known = context.node.journal.lock().knows_group(id);
     match phase {
-        None if !has_offsets => return Err(ResponseError::GroupIdNotFound),
+        None if !is_known => return Err(ResponseError::GroupIdNotFound),
         None | Some(Phase::Empty) => {}
         Some(_) => return Err(ResponseError::NonEmptyGroup),
     }
-    context.node.journal.record(Entry::GroupDeleted { group: id.to_owned() }).await?;
+    let recorded = context.node.journal.record(Entry::GroupDeleted { group: id.to_owned() }).await;
+    recorded.map_err(of_coordinator)?;
     context.node.groups.remove(id);
     Ok(())
 }

@@ -238,6 +238,15 @@ async fn answer(
     }
 }
 
+/// An error as a coordinator of groups or transactions tells it. Of a write that was refused clients are told what has them look
+/// for the coordinator and try again: the storage's own error would end a transactional producer for good.
+fn of_coordinator(error: ResponseError) -> ResponseError {
+    match error {
+        ResponseError::KafkaStorageError => ResponseError::CoordinatorNotAvailable,
+        other => other,
+    }
+}
+
 /// Text for the wire.
 fn text(text: impl Into<String>) -> StrBytes {
     StrBytes::from_string(text.into())

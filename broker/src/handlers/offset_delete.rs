@@ -1,4 +1,4 @@
-//! OffsetDelete: a group's offsets are forgotten where none of its members needs them.
+//! OffsetDelete: a group's offsets are forgotten where none of its members needs them, those that open transactions hold, too.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::offset_delete_response::{OffsetDeleteResponsePartition, OffsetDeleteResponseTopic};
 use kafka_protocol::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 
-use super::Context;
+use super::{Context, of_coordinator};
 use crate::meta::Entry;
 
 /// The order of the questions is that of Apache Kafka 4.1: what is wrong with the group is the answer as a whole, whatever
@@ -38,8 +38,8 @@ pub(super) async fn offset_delete(context: &Context, _: i16, request: OffsetDele
     }
     if !deleted.is_empty() {
         let recorded = context.node.journal.record(Entry::OffsetsDeleted { group, partitions: deleted }).await;
-        if recorded.is_err() {
-            return OffsetDeleteResponse::default().with_error_code(ResponseError::CoordinatorNotAvailable.code());
+        if let Err(error) = recorded {
+            return OffsetDeleteResponse::default().with_error_code(of_coordinator(error).code());
         }
     }
     OffsetDeleteResponse::default().with_topics(topics)
@@ -58,6 +58,6 @@ fn subscribed(context: &Context, group: &str, request: &OffsetDeleteRequest) -> 
     if let Some(live) = live {
         return live;
     }
-    let has_offsets = context.node.journal.lock().groups.contains_key(group);
-    if has_offsets { Ok(HashSet::new()) } else { Err(ResponseError::GroupIdNotFound) }
+    let is_known = context.node.journal.lock().knows_group(group);
+    if is_known { Ok(HashSet::new()) } else { Err(ResponseError::GroupIdNotFound) }
 }

@@ -15,7 +15,7 @@ use kafka_protocol::messages::{
     OffsetFetchResponse, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, TopicName,
 };
 
-use super::{Context, code, text};
+use super::{Context, code, of_coordinator, text};
 use crate::clock::now_ms;
 use crate::groups::group::Identity;
 use crate::meta::{Entry, Meta, OffsetItem};
@@ -131,13 +131,10 @@ fn check_commit(context: &Context, version: i16, group: &str, who: Identity<'_>)
             return Ok(());
         }
         // A group without members is forgotten sooner here than by Apache Kafka: who may have been one of them is to join again.
-        let had_members = has_offsets(context, group) || context.node.groups.gave(who.member_id);
+        let has_offsets = context.node.journal.lock().has_offsets_of(group);
+        let had_members = has_offsets || context.node.groups.gave(who.member_id);
         Err(of_unknown_group(version, had_members))
     })
-}
-
-fn has_offsets(context: &Context, group: &str) -> bool {
-    context.node.journal.lock().groups.get(group).is_some_and(|offsets| !offsets.is_empty())
 }
 
 /// What a member is told of which no group is known.
@@ -190,8 +187,8 @@ pub(super) async fn offset_commit(
     }
     if !accepted.is_empty() {
         let recorded = context.node.journal.record(Entry::OffsetsCommitted { group, offsets: accepted }).await;
-        if recorded.is_err() {
-            let refused = ResponseError::CoordinatorNotAvailable.code();
+        if let Err(error) = recorded {
+            let refused = of_coordinator(error).code();
             let all = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
             all.filter(|partition| partition.error_code == 0).for_each(|partition| partition.error_code = refused);
         }

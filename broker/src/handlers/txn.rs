@@ -19,7 +19,7 @@ use kafka_protocol::messages::{
 };
 
 use super::offsets::check_item;
-use super::{Context, code, text};
+use super::{Context, code, of_coordinator, text};
 use crate::clock::now_ms;
 use crate::groups::group::Identity;
 use crate::meta::OffsetItem;
@@ -31,6 +31,11 @@ pub(super) fn named<T>(result: Result<T, ResponseError>, knows_fenced: bool) -> 
         ResponseError::ProducerFenced if !knows_fenced => ResponseError::InvalidProducerEpoch,
         other => other,
     })
+}
+
+/// The same as the coordinator of a transaction tells it.
+fn told<T>(result: Result<T, ResponseError>, knows_fenced: bool) -> Result<T, ResponseError> {
+    named(result, knows_fenced).map_err(of_coordinator)
 }
 
 pub(super) async fn init_producer_id(
@@ -49,7 +54,7 @@ pub(super) async fn init_producer_id(
         Some(id) if id.is_empty() => Err(ResponseError::InvalidRequest),
         Some(id) => coordinator::init_producer(&context.node, id, request.transaction_timeout_ms, current).await,
     };
-    match named(identity, version >= 4) {
+    match told(identity, version >= 4) {
         Ok(identity) => InitProducerIdResponse::default()
             .with_producer_id(ProducerId(identity.id))
             .with_producer_epoch(identity.epoch),
@@ -145,7 +150,7 @@ impl Addition {
         }
         let count = wanted.len();
         let added = coordinator::add_partitions(&context.node, &self.id, self.producer, wanted).await;
-        vec![named(added, version >= 2); count]
+        vec![told(added, version >= 2); count]
     }
 }
 
@@ -167,7 +172,7 @@ pub(super) async fn add_offsets_to_txn(
         let group = request.group_id.to_string();
         coordinator::add_group(&context.node, &request.transactional_id, producer, group).await
     };
-    AddOffsetsToTxnResponse::default().with_error_code(code(&named(added, version >= 2)))
+    AddOffsetsToTxnResponse::default().with_error_code(code(&told(added, version >= 2)))
 }
 
 /// Whether `who` may commit offsets of a group within a transaction.
@@ -217,7 +222,7 @@ pub(super) async fn txn_offset_commit(
         coordinator::add_offsets(&context.node, &request.transactional_id, producer, &group, items, protocol).await
     };
     // This response has never learnt the newer name of "fenced".
-    let noted = named(noted, false).map_err(|error| match error {
+    let noted = told(noted, false).map_err(|error| match error {
         ResponseError::InvalidTxnState => not_part(version >= 4),
         other => other,
     });
@@ -239,7 +244,7 @@ pub(super) async fn end_txn(context: &Context, version: i16, request: EndTxnRequ
     let producer = ProducerIdentity { id: request.producer_id.0, epoch: request.producer_epoch };
     let protocol = if version >= 5 { Protocol::Two } else { Protocol::One };
     let ended = coordinator::end(&context.node, &request.transactional_id, producer, request.committed, protocol).await;
-    let answer = EndTxnResponse::default().with_error_code(code(&named(ended, version >= 2)));
+    let answer = EndTxnResponse::default().with_error_code(code(&told(ended, version >= 2)));
     match ended {
         Ok(next) if protocol == Protocol::Two => {
             answer.with_producer_id(ProducerId(next.id)).with_producer_epoch(next.epoch)

@@ -29,10 +29,17 @@ const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) trait Folded: Default + Send + 'static {
     /// What changes it.
     type Entry: Serialize + DeserializeOwned;
+    /// What takes an entry out of it again.
+    type Undo: Send + 'static;
     /// Applies an entry.
     fn apply(&mut self, entry: Self::Entry);
     /// Entries that rebuild the state from nothing.
     fn snapshot(&self) -> Vec<Self::Entry>;
+    /// What takes `entry`, which is about to be applied, back if it is refused; none where it is to stand all the same, or
+    /// whoever recorded it takes it back.
+    fn undo_of(&self, entry: &Self::Entry) -> Option<Self::Undo>;
+    /// Takes a refused entry back. `later` belong to entries that came after it and may yet be accepted, in their order.
+    fn undo(&mut self, undo: Self::Undo, later: &mut [&mut Self::Undo]);
 }
 
 /// Why a journal cannot be opened.
@@ -65,7 +72,7 @@ pub(crate) struct Journal<S: Folded> {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Core<S> {
+struct Core<S: Folded> {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     compact_above: u64,
@@ -73,14 +80,20 @@ struct Core<S> {
     ready: Condvar,
 }
 
-struct Inner<S> {
+struct Inner<S: Folded> {
     state: S,
     pending: Vec<u8>,
-    waiters: Vec<oneshot::Sender<Result<(), ResponseError>>>,
+    waiters: Vec<Waiter<S::Undo>>,
     /// Whether entries have been taken out of `pending` and are not known to be on the disk.
     writing: bool,
     failed: Option<Instant>,
     closed: bool,
+}
+
+/// An entry of which nobody knows yet whether it is durable.
+struct Waiter<U> {
+    told: oneshot::Sender<Result<(), ResponseError>>,
+    undo: Option<U>,
 }
 
 /// What the thread owns.
@@ -169,9 +182,10 @@ impl<S: Folded> Locked<'_, S> {
             tracing::error!(error = %error, "journal entry not encodable");
             ResponseError::UnknownServerError
         })?;
+        let undo = inner.state.undo_of(&entry);
         inner.state.apply(entry);
-        let (sender, receiver) = oneshot::channel();
-        inner.waiters.push(sender);
+        let (told, receiver) = oneshot::channel();
+        inner.waiters.push(Waiter { told, undo });
         self.core.ready.notify_all();
         Ok(receiver)
     }
@@ -210,6 +224,17 @@ impl<S: Folded> std::ops::Deref for Locked<'_, S> {
     }
 }
 
+impl<S: Folded> Inner<S> {
+    /// Takes what was refused out of the state, the last first and before anybody is told, so that no client finds what another
+    /// one, or itself, was refused.
+    fn take_back(&mut self, refused: &mut [Waiter<S::Undo>]) {
+        let mut later: Vec<&mut S::Undo> = self.waiters.iter_mut().filter_map(|waiter| waiter.undo.as_mut()).collect();
+        for undo in refused.iter_mut().rev().filter_map(|waiter| waiter.undo.take()) {
+            self.state.undo(undo, &mut later);
+        }
+    }
+}
+
 impl<S: Folded> Core<S> {
     fn run(&self, mut file: File) {
         loop {
@@ -234,20 +259,19 @@ impl<S: Folded> Core<S> {
                 let mut inner = self.inner.lock();
                 inner.failed = written.is_err().then(Instant::now);
                 inner.writing = false;
+                if written.is_err() {
+                    inner.take_back(&mut waiters);
+                }
             }
             let answer = written.map_err(|_| ResponseError::KafkaStorageError);
             for waiter in waiters {
-                let _ = waiter.send(answer);
+                let _ = waiter.told.send(answer);
             }
         }
     }
 
     /// Replaces the file by the state as it is now. Whatever was queued up to now is part of it, and so are its waiters.
-    fn rewrite(
-        &self,
-        file: &mut File,
-        waiters: &mut Vec<oneshot::Sender<Result<(), ResponseError>>>,
-    ) -> io::Result<()> {
+    fn rewrite(&self, file: &mut File, waiters: &mut Vec<Waiter<S::Undo>>) -> io::Result<()> {
         let entries = {
             let mut inner = self.inner.lock();
             inner.pending.clear();
@@ -348,6 +372,6 @@ pub(super) fn set_aside(disk: &dyn Disk, folder: &Path, path: &Path, bytes: &[u8
     disk.sync_dir(folder)
 }
 
-fn repair_due<S>(inner: &Inner<S>) -> bool {
+fn repair_due<S: Folded>(inner: &Inner<S>) -> bool {
     inner.failed.is_some_and(|since| since.elapsed() >= REPAIR_PAUSE)
 }

@@ -285,9 +285,19 @@ async fn decide(node: &Arc<Node>, prepared: &TxnRecord, durable: Durable) -> Res
             () = tokio::time::sleep(DECISION_PAUSE) => {}
             () = node.shutdown.cancelled() => return Err(ResponseError::CoordinatorNotAvailable),
         }
-        decided = node.journal.record(Entry::Txn(prepared.clone())).await;
+        decided = match record_again(node, prepared) {
+            Ok(durable) => wait(durable).await,
+            Err(error) => Err(error),
+        };
     }
     Ok(())
+}
+
+/// Records a decision as it stands now: offsets that the transaction held may have been taken back or deleted meanwhile.
+fn record_again(node: &Node, prepared: &TxnRecord) -> Result<Durable, ResponseError> {
+    let mut meta = node.journal.lock();
+    let standing = meta.txns.get(&prepared.id).unwrap_or(prepared).clone();
+    meta.record(Entry::Txn(standing))
 }
 
 /// Writes the markers of a decided transaction, again and again until all are durable, and completes it.

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 
+pub(crate) mod faulty_disk;
+pub(crate) mod offsets;
 pub(crate) mod wire;
 
 use std::io::{Read, Write};

@@ -39,6 +39,21 @@ fn records(topic: &str, partition: i32, acks: i16, timestamp: i64) -> Asked {
     asked.bytes(&batch).end().end().end()
 }
 
+/// A request in the form that its version has.
+pub(crate) fn frame(key: i16, version: i16, flexible: bool, correlation: i32, body: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    frame.extend_from_slice(&key.to_be_bytes());
+    frame.extend_from_slice(&version.to_be_bytes());
+    frame.extend_from_slice(&correlation.to_be_bytes());
+    frame.extend_from_slice(&[0, 4]);
+    frame.extend_from_slice(b"test");
+    if flexible {
+        frame.push(0);
+    }
+    frame.extend_from_slice(body);
+    frame
+}
+
 /// `JoinGroup` 9 of a static consumer.
 pub(crate) fn join(group: &str, instance: &str) -> Asked {
     let member = Asked::default().text(group).i32(60_000).i32(60_000).text("").text(instance).text("consumer");
