@@ -1,11 +1,12 @@
 //! Asking everything that the program leans on whether it is there. Nothing is loaded, fetched or changed by asking.
 
+mod models;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use riverrun_log::broker::FiguresHandle;
 use riverrun_log::registry::RegistryStatus;
-use riverrun_models::{Models, Presence, ProviderInfo, ProviderKind};
 use riverrun_schemas::{Collection, Namespace, registry};
 use riverrun_stores::read_models::checkpoints;
 use riverrun_stores::{CacheStatus, Gap, GapState, SqlKind, StoreError, WarehouseError};
@@ -21,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Every service, required ones first.
 pub async fn all(state: &AppState) -> Vec<ServiceView> {
-    let (mut rows, mut models) = tokio::join!(own(state), models(state.core().models()));
+    let (mut rows, mut models) = tokio::join!(own(state), models::rows(state.core().models()));
     rows.append(&mut models);
     rows.extend(tools(state.core()));
     rows.push(cache(state.core()).await);
@@ -99,7 +100,7 @@ fn streams(state: &AppState) -> ServiceView {
 /// What can be asked without a log and stores.
 pub async fn light(core: &Core) -> Vec<ServiceView> {
     let mut rows = vec![built_in_schemas()];
-    rows.extend(models(core.models()).await);
+    rows.extend(models::rows(core.models()).await);
     rows.extend(tools(core));
     rows.push(cache(core).await);
     rows.push(tracing_service(core.tracing()).await);
@@ -381,90 +382,6 @@ async fn blobs(state: &AppState) -> ServiceView {
     }
 }
 
-async fn models(models: &Models) -> Vec<ServiceView> {
-    let default = models.settings().default_provider();
-    let mut rows = vec![runtime(models, default).await];
-    rows.extend(default_models(models).await);
-    rows.extend(hosted(models));
-    rows
-}
-
-/// A row for each hosted service whose key is set; one row in all when none is.
-fn hosted(models: &Models) -> Vec<ServiceView> {
-    let providers = models.providers().into_iter().filter(|provider| provider.kind == ProviderKind::Hosted);
-    let (set, unset): (Vec<_>, Vec<_>) = providers.partition(|provider| provider.has_key == Some(true));
-    if set.is_empty() {
-        let names: Vec<&str> = unset.iter().map(|provider| provider.name.as_str()).collect();
-        let detail = format!("no key is set for any of {}", names.join(", "));
-        let fix = "set RIVERRUN_<PROVIDER>_API_KEY to use one; nothing here needs it";
-        return vec![ServiceView::missing("hosted providers", "hosted", false, detail, fix)];
-    }
-    let row = |provider: ProviderInfo| {
-        let row = ServiceView::up(&format!("provider {}", provider.name), "hosted", false, "a key is set");
-        provider.address.map_or(row.clone(), |address| row.at(address))
-    };
-    set.into_iter().map(row).collect()
-}
-
-/// The runtime of the default provider: this process, or a server.
-async fn runtime(models: &Models, default: &str) -> ServiceView {
-    let since = Instant::now();
-    let provider = match models.provider(Some(default)) {
-        Ok(provider) => provider,
-        Err(error) => {
-            return ServiceView::down("model runtime", default, true, error.to_string(), "riverrun providers");
-        }
-    };
-    let failed = |reason: String, fix: String| {
-        let row = ServiceView::down("model runtime", default, true, reason, fix);
-        models.settings().runtime_base_url.as_ref().map_or(row.clone(), |address| row.at(address))
-    };
-    match tokio::time::timeout(PATIENCE, provider.probe()).await {
-        Ok(Ok(report)) => {
-            let mut row =
-                ServiceView::up("model runtime", default, true, format!("{} models", report.models)).took(ms(since));
-            row.address = report.address;
-            row.version = report.version;
-            row
-        }
-        Ok(Err(error)) => failed(error.to_string(), error.hint().unwrap_or_else(|| "start the runtime".to_owned())),
-        Err(_) => failed(
-            format!("no answer within {} s", PATIENCE.as_secs()),
-            "start the runtime, or check RIVERRUN_MODEL_RUNTIME_BASE_URL".to_owned(),
-        ),
-    }
-}
-
-/// A row for each model that is used where none is named. It speaks of its own runtime, which need not be that of the other.
-async fn default_models(models: &Models) -> [ServiceView; 2] {
-    let [chat, embed] = models.default_models();
-    let (chat, embed) = tokio::join!(
-        default_model(models, "chat model", models.default_chat_model(), chat),
-        default_model(models, "embed model", models.default_embed_model(), embed)
-    );
-    [chat, embed]
-}
-
-/// The row of a model that the settings call `named` and its provider calls `model`.
-async fn default_model(models: &Models, row: &str, named: &str, (provider, model): (&str, &str)) -> ServiceView {
-    match tokio::time::timeout(PATIENCE, models.presence_at(provider, model)).await {
-        Ok(Ok(Presence::Present { path })) => {
-            ServiceView::up(row, provider, true, named).at(path.display().to_string())
-        }
-        Ok(Ok(Presence::Missing { fix })) => {
-            ServiceView::missing(row, provider, true, format!("{named} is not there"), fix)
-        }
-        Ok(Err(error)) => {
-            let fix = error.hint().unwrap_or_else(|| "riverrun models".to_owned());
-            ServiceView::down(row, provider, true, format!("{named}: {error}"), fix)
-        }
-        Err(_) => {
-            let reason = format!("{named}: no answer within {} s", PATIENCE.as_secs());
-            ServiceView::down(row, provider, true, reason, "start the runtime")
-        }
-    }
-}
-
 /// What the tracer knows of its service already; it is asked only where it never was.
 async fn tracing_service(tracing: &TracingService) -> ServiceView {
     const NAME: &str = "tracing";
@@ -482,29 +399,4 @@ async fn tracing_service(tracing: &TracingService) -> ServiceView {
     };
     (row.address, row.latency_ms) = (address, latency_ms);
     row
-}
-
-#[cfg(test)]
-mod tests {
-    use riverrun_models::ModelSettings;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn given_models_of_two_runtimes_when_one_is_down_then_each_row_speaks_of_its_own() {
-        let folder = tempfile::tempdir().unwrap();
-        let settings = ModelSettings {
-            cache_dir: folder.path().to_owned(),
-            default_embed_model: "ollama/e".to_owned(),
-            addresses: [("ollama".to_owned(), "http://127.0.0.1:1".to_owned())].into(),
-            offline: true,
-            ..ModelSettings::default()
-        };
-        let [chat, embed] = default_models(&Models::new(settings).unwrap()).await;
-        assert_eq!((chat.name.as_str(), chat.kind.as_str()), ("chat model", "local"));
-        assert!(!format!("{chat:?}").contains("127.0.0.1"), "{chat:?}");
-        assert!(chat.fix.as_deref().unwrap().contains("riverrun models pull"), "{chat:?}");
-        assert_eq!((embed.name.as_str(), embed.kind.as_str()), ("embed model", "ollama"));
-        assert!(embed.detail.contains("ollama/e") && embed.detail.contains("127.0.0.1:1"), "{embed:?}");
-    }
 }

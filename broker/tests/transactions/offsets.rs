@@ -17,6 +17,7 @@ fn committed_by_g(broker: &Broker) -> Vec<(String, i32, i64, i64)> {
 }
 
 /// Commits as soon as the broker takes changes again.
+#[expect(clippy::disallowed_methods, reason = "the client blocks a thread of its own, on which no runtime works")]
 fn end_when_mended(client: &mut Client, producer: Producer) -> Producer {
     let since = Instant::now();
     loop {
