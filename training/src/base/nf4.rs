@@ -3,7 +3,7 @@
 //! often. The largest ones are kept in eight bits, less their mean, by the dynamic levels of Dettmers and others ("8-bit
 //! optimizers via block-wise quantization", 2022). Reading them back takes nothing but operations that every device has.
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
 /// Numbers that share a largest one.
@@ -133,6 +133,11 @@ fn encode(numbers: &[f32]) -> Codes {
     Codes { codes, constants, scales, mean }
 }
 
+/// The rows of a table at these places. candle takes the highest number of an index's type for no place at all, and 255 is one.
+fn looked_up(table: &Tensor, places: &Tensor) -> candle_core::Result<Tensor> {
+    table.index_select(&places.to_dtype(DType::U32)?, 0)
+}
+
 impl Nf4 {
     /// Quantizes a matrix; what comes of it lies on the device of `levels`.
     pub(crate) fn of(matrix: &Tensor, levels: &Levels) -> candle_core::Result<Self> {
@@ -159,12 +164,16 @@ impl Nf4 {
         let [rows, columns] = self.shape;
         let blocks = (rows * columns).div_ceil(BLOCK);
         let groups = self.scales.elem_count();
-        let constants = self.levels.dynamic.index_select(&self.constants, 0)?.reshape((groups, GROUP))?;
+        let constants = looked_up(&self.levels.dynamic, &self.constants)?.reshape((groups, GROUP))?;
         let constants = constants.broadcast_mul(&self.scales)?.flatten_all()?.narrow(0, 0, blocks)?;
         let constants = (constants + self.mean)?.reshape((blocks, 1))?;
-        let numbers = self.levels.pairs.index_select(&self.codes, 0)?.reshape((blocks, BLOCK))?;
+        let numbers = looked_up(&self.levels.pairs, &self.codes)?.reshape((blocks, BLOCK))?;
         let numbers = numbers.broadcast_mul(&constants)?.flatten_all()?;
-        numbers.narrow(0, 0, rows * columns)?.reshape((rows, columns))
+        let count = rows * columns;
+        // A copy of what is not all: candle quantizes the whole of a storage, whatever part of it a tensor is.
+        let numbers =
+            if count == numbers.elem_count() { numbers } else { numbers.narrow(0, 0, count)?.force_contiguous()? };
+        numbers.reshape((rows, columns))
     }
 }
 
