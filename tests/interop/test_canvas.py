@@ -11,8 +11,8 @@ EXAMPLES = ROOT / "examples/canvas"
 BAD = sorted((ROOT / "web/fixtures/canvas/bad").iterdir())
 
 
-def agent(name, task, **data):
-    return {"id": name, "kind": "agent", "x": 0, "y": 0, "data": {"agent": "react", "task": task, **data}}
+def agent(node, task, **data):
+    return {"id": node, "kind": "agent", "x": 0, "y": 0, "data": {"agent": "react", "task": task, **data}}
 
 
 def tool(name):

@@ -69,20 +69,28 @@ await step("an agent is connected by finger: from handle to handle, by taps and 
 
 /** A finger goes down on one, moves to the other in small steps, and is lifted there. */
 async function draggedByFinger(from, to) {
-	const screen = await page.context().newCDPSession(page);
 	const middle = async (at) => {
 		const { x, y, width, height } = await at.boundingBox();
 		return { x: x + width / 2, y: y + height / 2 };
 	};
 	const [start, end] = [await middle(from), await middle(to)];
-	const touch = (type, ...touchPoints) => screen.send("Input.dispatchTouchEvent", { type, touchPoints });
-	await touch("touchStart", start);
+	// As a page hears of it: to the end of its touch, all goes to where it began.
+	const touch = (type, at) =>
+		from.evaluate(
+			(target, [type, { x, y }]) => {
+				const finger = new Touch({ identifier: 1, target, clientX: x, clientY: y });
+				const touches = type === "touchend" ? [] : [finger];
+				const told = { touches, targetTouches: touches, changedTouches: [finger], bubbles: true, cancelable: true };
+				target.dispatchEvent(new TouchEvent(type, told));
+			},
+			[type, at],
+		);
+	await touch("touchstart", start);
 	for (let moved = 1; moved <= 10; moved++) {
 		const part = moved / 10;
-		await touch("touchMove", { x: start.x + (end.x - start.x) * part, y: start.y + (end.y - start.y) * part });
+		await touch("touchmove", { x: start.x + (end.x - start.x) * part, y: start.y + (end.y - start.y) * part });
 	}
-	await touch("touchEnd");
-	await screen.detach();
+	await touch("touchend", end);
 }
 
 await step("the palette folds away, and every page is reached and as wide as the screen", async () => {

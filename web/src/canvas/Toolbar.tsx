@@ -62,7 +62,7 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 		>
 			<Input
 				aria-label="name of the canvas"
-				className="w-44! border-transparent font-semibold max-lg:w-32!"
+				className="min-w-0 max-w-44 grow basis-28 border-transparent font-semibold max-lg:max-w-32"
 				value={document.name}
 				maxLength={120}
 				onChange={(event) => edit((now) => ({ ...now, name: event.target.value }))}
@@ -70,7 +70,7 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 			<Input
 				aria-label="namespace"
 				title="The namespace whose tools and collections are used"
-				className="w-32! font-mono text-xs max-lg:w-24!"
+				className="w-28! font-mono text-xs max-lg:w-24!"
 				defaultValue={document.namespace}
 				key={document.namespace}
 				onBlur={(event) => {
