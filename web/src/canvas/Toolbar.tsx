@@ -62,7 +62,7 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 		>
 			<Input
 				aria-label="name of the canvas"
-				className="min-w-0 max-w-44 grow basis-28 border-transparent font-semibold max-lg:max-w-32"
+				className="min-w-0 max-w-44 grow basis-24 border-transparent font-semibold max-lg:max-w-32"
 				value={document.name}
 				maxLength={120}
 				onChange={(event) => edit((now) => ({ ...now, name: event.target.value }))}
