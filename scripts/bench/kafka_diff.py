@@ -434,6 +434,16 @@ def compare(addresses, seed, steps, verbose=False):
     return differences
 
 
+def await_groups(address):
+    """Until somebody answers for groups, which an Apache Kafka that has just started finds first: told that nobody does yet,
+    librdkafka's admin client ends its process."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": f"diff-{uuid.uuid4().hex[:8]}", "log_level": 0})
+    try:
+        consumer.committed([TopicPartition("diff", 0)], timeout=10 * TIMEOUT_S)
+    finally:
+        consumer.close()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("addresses", nargs=2, metavar="HOST:PORT")
@@ -442,6 +452,8 @@ def main():
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--verbose", action="store_true", help="print every call and the first one's answer on stderr")
     options = parser.parse_args()
+    for address in options.addresses:
+        await_groups(address)
     total = 0
     for seed in range(options.first, options.first + options.seeds):
         for difference in compare(options.addresses, seed, options.steps, options.verbose):
