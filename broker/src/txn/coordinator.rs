@@ -348,7 +348,7 @@ fn queue_markers(node: &Node, partitions: &BTreeSet<(String, i32)>, prepared: &T
     let marker = if prepared.state == TxnState::PrepareCommit { Marker::Commit } else { Marker::Abort };
     // Held until all are queued: nobody completes the transaction meanwhile.
     let meta = node.journal.lock();
-    if meta.txns.get(&prepared.id) != Some(prepared) {
+    if !meta.txns.get(&prepared.id).is_some_and(|standing| standing.is_decision(prepared)) {
         return None;
     }
     let queued = partitions.iter().map(|(topic, index)| {
@@ -367,7 +367,7 @@ fn queue_marker(partition: &Arc<Partition>, marker: Marker, producer: ProducerId
 /// Records that a decided transaction is carried out, unless somebody else has done so.
 fn complete(node: &Node, prepared: &TxnRecord) -> Result<(), ResponseError> {
     let mut meta = node.journal.lock();
-    if meta.txns.get(&prepared.id) == Some(prepared) {
+    if meta.txns.get(&prepared.id).is_some_and(|standing| standing.is_decision(prepared)) {
         meta.record(Entry::Txn(prepared.completed(now_ms())))?;
     }
     Ok(())

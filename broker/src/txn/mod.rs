@@ -291,6 +291,13 @@ impl TxnRecord {
         Self { state, updated_ms: now_ms, ..self.clone() }
     }
 
+    /// Whether this is the decision that `prepared` was when it was made. Offsets that it held may have gone since, with their
+    /// group or topic; it is to be carried out all the same.
+    pub(crate) fn is_decision(&self, prepared: &Self) -> bool {
+        let told = |record: &Self| (record.producer(), record.state, record.started_ms, record.updated_ms);
+        self.state.is_prepared() && told(self) == told(prepared)
+    }
+
     /// The record with its outcome carried out.
     pub(crate) fn completed(&self, now_ms: i64) -> Self {
         let state = match self.state {

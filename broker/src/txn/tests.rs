@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use tempfile::TempDir;
 
 use super::*;
-use crate::meta::Entry;
+use crate::meta::{Entry, OffsetItem};
 use crate::node::Node;
 use crate::storage::producers::Beginning;
 use crate::wire::batch::{BatchHeader, build_batch};
@@ -257,6 +257,28 @@ async fn given_a_decided_transaction_that_two_carry_out_when_the_next_one_has_be
     coordinator::resume(&node, inherited).await;
     assert_eq!(state_of(&node, "x"), (TxnState::Ongoing, own));
     assert!(node.topics.partition("t", 0).unwrap().is_within_transaction(own.id, own.epoch));
+    drop(node);
+    broker.shutdown().await;
+}
+
+#[tokio::test]
+async fn given_a_decided_transaction_when_the_group_of_its_offsets_is_deleted_meanwhile_then_it_is_carried_out_all_the_same()
+ {
+    let folder = TempDir::new().unwrap();
+    let (broker, node) = broker(&folder).await;
+    let own = coordinator::init_producer(&node, "x", TIMEOUT_MS, None).await.unwrap();
+    coordinator::add_partitions(&node, "x", own, vec![("t".into(), 0)]).await.unwrap();
+    let metadata = String::new();
+    let item = OffsetItem { topic: "t".into(), partition: 0, offset: 1, leader_epoch: -1, metadata, committed_ms: 1 };
+    coordinator::add_offsets(&node, "x", own, "g", vec![item], Protocol::Two).await.unwrap();
+    write(&node, own, 0);
+    let prepared = node.journal.lock().txns["x"].decided(true, Protocol::One, NO_ID, 1);
+    node.journal.record(Entry::Txn(prepared.clone())).await.unwrap();
+    node.journal.record(Entry::GroupDeleted { group: "g".into() }).await.unwrap();
+    coordinator::finish(&node, prepared).await.unwrap();
+    assert_eq!(state_of(&node, "x"), (TxnState::CompleteCommit, own));
+    assert!(!node.topics.partition("t", 0).unwrap().is_within_transaction(own.id, own.epoch));
+    assert!(node.journal.lock().offset("g", "t", 0).is_none());
     drop(node);
     broker.shutdown().await;
 }
