@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::*;
 use rdkafka::admin::{
@@ -105,7 +105,9 @@ async fn given_timestamps_when_offsets_are_asked_by_time_then_the_first_at_or_af
     let folder = TempDir::new().unwrap();
     let broker = start(&folder).await;
     let producer = producer(broker.local_addr());
-    let base = 1_700_000_000_000;
+    // Recent, or retention would take the records.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let base = i64::try_from(now.as_millis()).unwrap() - 3_600_000;
     for i in 0..50 {
         let record = FutureRecord::<str, str>::to("times").payload("x").timestamp(base + i * 1000);
         producer.send(record, PATIENCE).await.unwrap();

@@ -438,8 +438,16 @@ def await_groups(address):
     """Until somebody answers for groups, which an Apache Kafka that has just started finds first: told that nobody does yet,
     librdkafka's admin client ends its process."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": f"diff-{uuid.uuid4().hex[:8]}", "log_level": 0})
+    deadline = time.monotonic() + 10 * TIMEOUT_S
     try:
-        consumer.committed([TopicPartition("diff", 0)], timeout=10 * TIMEOUT_S)
+        while True:
+            try:
+                consumer.committed([TopicPartition("diff", 0)], timeout=TIMEOUT_S)
+                return
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
     finally:
         consumer.close()
 

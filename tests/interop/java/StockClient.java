@@ -341,7 +341,8 @@ public class StockClient {
     static void offsets() throws Exception {
         String topic = topic(1);
         TopicPartition at = new TopicPartition(topic, 0);
-        long base = 1_700_000_000_000L;
+        // Recent, or retention would take the records.
+        long base = System.currentTimeMillis() - 3_600_000;
         try (KafkaProducer<String, String> producer = producer(); Admin admin = admin()) {
             for (int i : new int[] {0, 1, 5, 3}) producer.send(new ProducerRecord<>(topic, 0, base + i * 1_000, "k", "v" + i)).get();
             Map<OffsetSpec, Long> wanted = new LinkedHashMap<>();
