@@ -195,6 +195,28 @@ def test_a_rewrite_that_improves_nothing_is_said_to(server):
     assert "no fewer findings" in done.stderr, done
 
 
+def test_public_names_may_go_that_were_asked_for_and_no_other(server):
+    two = b"def f(x):\n    return x\n\n\ndef g(x):\n    return x\n"
+    one = "def f(x):\n    return x\n"
+    project_id = imported(server, folder_of(server, {"a.py": two}))["project_id"]
+    call = ["project", "improve", project_id, "--file", "a.py", "--json", "--instruction"]
+    done = server.cli(*call, says(block(one)), "--may-remove", "f")
+    assert done.returncode != 0 and "loses public names: g" in done.stderr, done
+    done = server.cli(*call, says(block(one)), "--may-remove", "f", "--may-remove", "g")
+    proposal = json.loads(done.stdout)
+    assert done.returncode == 0 and proposal["after_sha256"] == digest(one.encode()), done
+    assert proposal["improves"] and "takes out g" in proposal["note"], "that nothing uses it is a finding of the file then"
+    done = server.cli(*call, says(block(one)), "--may-remove", "h")
+    assert done.returncode == 4 and "no public name" in done.stderr and "one of f, g" in done.stderr, done
+
+    place = f"/projects/{project_id}/improve"
+    reply = server.post(place, {"file": "a.py", "instruction": says(block(one)), "may_remove": ["g"]})
+    assert reply.status == 200 and reply.json["after_sha256"] == digest(one.encode()), reply
+    for names, code in ((["g", "h"], "name_not_found"), (["g"] * 101, "invalid_request")):
+        reply = server.post(place, {"file": "a.py", "may_remove": names})
+        assert (reply.status, reply.json["code"]) == (422, code), reply
+
+
 CHECKS = b"import a, sys\nassert not (len(sys.argv) > 1 and sys.argv[1] != '; rm -rf .')\nassert a.f(1) == 1, a.f(1)\n"
 
 

@@ -365,6 +365,9 @@ pub struct ImproveBody {
     /// Program and arguments of the project's own tests, which are run in the sandbox before and after; none when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests: Option<Vec<String>>,
+    /// Public names of the file that the rewrite may take out, such as `f` or `C.m`, at most 100; it keeps all when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub may_remove: Option<Vec<String>>,
 }
 
 /// A run of a project's own tests.

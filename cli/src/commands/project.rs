@@ -98,6 +98,9 @@ pub enum ProjectCommand {
         /// Rewrites to choose from, 1 to 4
         #[arg(long, value_name = "N")]
         candidates: Option<i64>,
+        /// A public name that the rewrite may take out, such as f or C.m; repeatable. All others stay
+        #[arg(long, value_name = "NAME")]
+        may_remove: Vec<String>,
         /// Run the project's own tests before and after, in the sandbox: a program and its arguments, as the last thing on the line
         #[arg(long, num_args = 1.., allow_hyphen_values = true, value_name = "CMD")]
         tests: Option<Vec<String>>,
@@ -243,8 +246,9 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             );
             output.show(&client.get::<TrendView>(&place).await?, |trend| for_people(trend::shown(trend)))
         }
-        ProjectCommand::Improve { id, file, instruction, candidates, tests, namespace } => {
-            let body = ImproveBody { file, instruction, model: None, candidates, tests };
+        ProjectCommand::Improve { id, file, instruction, candidates, may_remove, tests, namespace } => {
+            let may_remove = (!may_remove.is_empty()).then_some(may_remove);
+            let body = ImproveBody { file, instruction, model: None, candidates, tests, may_remove };
             let accepted: ProposalAccepted = client.post(&path(&id, "/improve", namespace.clone()), &body).await?;
             let place = path(&id, &format!("/proposals/{}", encode(&accepted.proposal_id)), namespace);
             let proposal = loop {

@@ -195,17 +195,17 @@ pub async fn analyze(
 }
 
 /// What concerns one file: what our own analyzers find in it or elsewhere about it, with the whole project at hand, and what
-/// linters say that look at one file at a time.
+/// linters say that look at one file at a time. Of public names that nothing uses only those that `may_remove` has.
 pub(crate) async fn of_file(
-    file: &str,
+    (file, may_remove): (&str, &[String]),
     files: &Files,
     sandbox: Option<&Sandbox>,
     settings: &ProjectSettings,
 ) -> Analyzed {
     let settings = ProjectSettings { advisories: None, licences: None, ..settings.clone() };
     let mut about = gathered(files.clone(), Some(file), (sandbox, &settings), &Progress::default()).await;
-    // A rewrite keeps public names, so that it can't mend one that nobody uses.
-    about.findings.retain(|one| one.rule != dead_code::PUBLIC);
+    // A rewrite keeps the other public names, so that it can't mend one that nobody uses.
+    about.findings.retain(|one| one.rule != dead_code::PUBLIC || dead_code::is_about(one, may_remove));
     about
 }
 
@@ -342,7 +342,7 @@ mod tests {
         .collect();
         let both = [("duplicate-code", "b.py"), ("import-cycle", "a.py")];
         for (file, own) in [("a.py", vec![]), ("b.py", vec![("unused-import", "b.py")])] {
-            let about = of_file(file, &files, None, &ProjectSettings::default()).await;
+            let about = of_file((file, &[]), &files, None, &ProjectSettings::default()).await;
             let mut found: Vec<(&str, &str)> = about
                 .findings
                 .iter()
@@ -351,6 +351,17 @@ mod tests {
                 .collect();
             found.sort_unstable();
             assert_eq!(found, [both.to_vec(), own].concat(), "{file}");
+        }
+    }
+
+    #[tokio::test]
+    async fn given_public_names_that_nothing_uses_when_some_may_go_then_findings_are_about_those_alone() {
+        let text = "def f(): return 1\n\n\ndef g(): return 2\n";
+        let files = Files::from([("a.py".to_owned(), Bytes::from(text))]);
+        for (may_remove, lines) in [(vec![], vec![]), (vec!["g".to_owned()], vec![4])] {
+            let about = of_file(("a.py", &may_remove), &files, None, &ProjectSettings::default()).await;
+            let unused = about.findings.iter().filter(|one| one.rule == dead_code::PUBLIC);
+            assert_eq!(unused.map(|one| one.line).collect::<Vec<usize>>(), lines, "{may_remove:?}");
         }
     }
 

@@ -3308,6 +3308,8 @@ export interface components {
             file: string;
             /** @description What is wanted; the findings are corrected when left out. */
             instruction?: string | null;
+            /** @description Public names of the file that the rewrite may take out, such as `f` or `C.m`, at most 100; it keeps all when left out. */
+            may_remove?: string[] | null;
             /** @description The model; the default one when left out. */
             model?: string | null;
             /** @description Program and arguments of the project's own tests, which are run in the sandbox before and after; none when left out. */

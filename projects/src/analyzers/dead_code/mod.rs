@@ -68,6 +68,11 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     found
 }
 
+/// Whether a finding of [`PUBLIC`] is about one of these names, with which its message ends.
+pub(super) fn is_about(one: &Finding, names: &[String]) -> bool {
+    one.message.rsplit(' ').next().is_some_and(|last| names.iter().any(|name| name == last))
+}
+
 /// The files of some languages.
 fn in_language<'s, 'f>(
     snapshot: &'s Snapshot<'f>,
