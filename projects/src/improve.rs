@@ -486,11 +486,11 @@ mod tests {
         check_names("a.py", content, &[]).unwrap();
         check_names("a.py", content, &names(&["C", "C.m"])).unwrap();
         for (file, asked, shown, hint) in [
-            ("a.py", &["C", "D"][..], "a.py has no public name \"D\"", "one of C, C.m"),
-            ("a.py", &["_f"], "a.py has no public name \"_f\"", "one of C, C.m"),
-            ("a.md", &["C"], "a.md has no public name \"C\"", "leave may_remove out"),
+            ("a.py", vec!["C", "D"], "a.py has no public name \"D\"", "one of C, C.m"),
+            ("a.py", vec!["_f"], "a.py has no public name \"_f\"", "one of C, C.m"),
+            ("a.md", vec!["C"], "a.md has no public name \"C\"", "leave may_remove out"),
         ] {
-            let failure = check_names(file, content, &names(asked)).unwrap_err().failure();
+            let failure = check_names(file, content, &names(&asked)).unwrap_err().failure();
             assert_eq!((failure.code.as_str(), failure.message.as_str()), ("name_not_found", shown));
             assert_eq!(failure.hint.as_deref(), Some(hint));
         }

@@ -188,7 +188,7 @@ impl Analyzer {
             )),
             Some(_) => None,
         };
-        let removed = chosen.as_ref().map_or(&[][..], |rewrite| rewrite.removed.as_slice());
+        let removed = chosen.as_ref().map(|rewrite| rewrite.removed.as_slice()).unwrap_or_default();
         let note = with_masked(with_removed(note, removed), made.masked);
         let improves = has_fewer && !breaks;
         let findings_after = chosen.as_ref().map_or(made.findings_before, |rewrite| rewrite.findings);

@@ -42,15 +42,11 @@ fn finding(circle: &BTreeSet<&str>, graph: &Graph<'_>) -> Finding {
 
 fn graph<'f>(snapshot: &Snapshot<'f>) -> Graph<'f> {
     let mut graph = Graph::new();
-    for file in snapshot.sources() {
+    for file in snapshot.in_language(|language| language.is_script() || language == Language::Python) {
         let (path, language, source) = (file.path, file.language, file.bytes);
-        let is_script = matches!(language, Language::JavaScript | Language::TypeScript | Language::Tsx);
-        if !is_script && language != Language::Python {
-            continue;
-        }
         let targets: &mut Targets<'_> = graph.entry(path).or_default();
         let Some(tree) = file.tree() else { continue };
-        let found = match is_script {
+        let found = match language.is_script() {
             true => script_imports::targets(path, (language, tree.root_node()), source, snapshot.files()),
             false => of_python(path, tree.root_node(), source, snapshot.files()),
         };

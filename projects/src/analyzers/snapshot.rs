@@ -69,6 +69,11 @@ impl<'f> Snapshot<'f> {
         &self.sources
     }
 
+    /// Those of some languages.
+    pub(super) fn in_language(&self, is_wanted: fn(Language) -> bool) -> impl Iterator<Item = &Source<'f>> {
+        self.sources.iter().filter(move |source| is_wanted(source.language))
+    }
+
     /// Those whose path begins so.
     pub(super) fn below(&self, folder: &str) -> &[Source<'f>] {
         let first = self.sources.partition_point(|one| one.path < folder);
@@ -107,6 +112,19 @@ mod tests {
             let is_shared = trees[1..].iter().all(|tree| below(tree) == first);
             assert_eq!(is_shared, is_kept, "{}", source.path);
         }
+    }
+
+    #[test]
+    fn given_sources_of_many_languages_when_some_are_asked_for_then_those_come_in_the_order_of_their_paths() {
+        let files =
+            of(&[("z.py", ""), ("a.ts", ""), ("b.tsx", ""), ("c.js", ""), ("d.go", ""), ("e.md", ""), ("a.py", "")]);
+        let snapshot = Snapshot::new(&files);
+        let paths = |is_wanted: fn(Language) -> bool| {
+            snapshot.in_language(is_wanted).map(|one| one.path).collect::<Vec<&str>>()
+        };
+        assert_eq!(paths(|language| language == Language::Python), ["a.py", "z.py"]);
+        assert_eq!(paths(Language::is_script), ["a.ts", "b.tsx", "c.js"]);
+        assert!(paths(|language| language == Language::Rust).is_empty());
     }
 
     #[test]
