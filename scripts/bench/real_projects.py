@@ -171,7 +171,8 @@ def by_eslint(program, folder, environment):
     if done is None or done.returncode not in (0, 1) or not done.stdout:
         return None
     return collections.Counter((message["ruleId"], shortened(one["filePath"], folder), message["line"])
-                               for one in json.loads(done.stdout) for message in one["messages"] if message["ruleId"])
+                               for one in json.loads(done.stdout) for message in one["messages"]
+                               if message["ruleId"] and not message["message"].startswith("Definition for rule "))
 
 
 def by_clippy(folder, environment):

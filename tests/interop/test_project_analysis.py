@@ -104,6 +104,9 @@ def test_a_tool_that_is_not_there_is_said_to_have_not_run_and_one_that_is_there_
             # What an old version says can't be read: that is a failure that is told, and never a clean answer.
             assert tool["status"] in ("ran", "failed"), tool
             assert tool["status"] == "ran" or (tool["detail"] and tool["fix"] and tool["findings"] == 0), tool
+    # What it takes is nowhere but in the data folder, where nothing was installed.
+    linter = tools["typescript-eslint"]
+    assert (linter["status"], linter["fix"]) == ("missing", "riverrun project tools install typescript-eslint"), linter
     assert tools["clippy"]["status"] == "skipped" and "RIVERRUN_PROJECT_PROGRAMS" in tools["clippy"]["fix"], tools["clippy"]
     assert tools["advisories"]["status"] == "skipped" and "not checked" in tools["advisories"]["detail"], tools
     if tools["go-vet"]["status"] == "ran":

@@ -57,6 +57,8 @@ struct Start {
     first: Vec<String>,
     environment: BTreeMap<String, String>,
     read: Vec<PathBuf>,
+    /// Settings of ours.
+    config: Option<PathBuf>,
     /// A version in the folder of our own, and not one of the `PATH`.
     is_private: bool,
 }
@@ -67,6 +69,8 @@ pub(crate) struct KnownTool {
     pub(crate) name: &'static str,
     pub(crate) program: &'static str,
     pub(crate) languages: Vec<&'static str>,
+    /// Whether the one of the `PATH` is of no use.
+    pub(crate) is_private: bool,
     /// What installs it by hand.
     pub(crate) install: &'static str,
 }
@@ -76,7 +80,8 @@ pub(crate) fn known_tools() -> impl Iterator<Item = KnownTool> {
     TOOLS.iter().map(|tool| {
         let mut languages: Vec<&'static str> = tool.languages.iter().map(|language| language.name()).collect();
         languages.dedup();
-        KnownTool { name: tool.name, program: tool.program, languages, install: tool.install }
+        let (program, is_private) = (tool.program, tool.is_private);
+        KnownTool { name: tool.name, program, languages, is_private, install: tool.install }
     })
 }
 
@@ -156,10 +161,11 @@ fn located(tool: &Tool, folder: Option<&Path>) -> Option<Start> {
             first: own.first,
             environment: own.environment,
             read: own.read,
+            config: own.config,
             is_private: true,
         },
         None => {
-            let program = on_path(tool.program)?;
+            let program = on_path(tool.program).filter(|_| !tool.is_private)?;
             Start { read: homes(&program), program, ..Start::default() }
         }
     };
@@ -197,7 +203,8 @@ fn plan(tool: &Tool, files: &Files, around: &Surroundings<'_>) -> Plan {
         return tell("skipped", format!("{} is not allowed{why}", tool.program), &fix);
     }
     let Some(start) = located(tool, around.tools) else {
-        return tell("missing", format!("{} is not installed", tool.program), &fix(tool.name, tool.install));
+        let what = if tool.is_private { tool.name } else { tool.program };
+        return tell("missing", format!("{what} is not installed"), &fix(tool.name, tool.install));
     };
     if let Some(file) = tool.needs.filter(|file| !files.contains_key(*file)) {
         return tell(
@@ -290,15 +297,21 @@ async fn call(tool: &Tool, begin: &Start, more: &[&str], folder: &Path, sandbox:
         processes: 256,
         ..Confinement::default()
     };
-    let mut arguments = begin.first.clone();
-    arguments.extend((tool.arguments)(&folder.display().to_string()));
-    arguments.extend(more.iter().map(|one| (*one).to_owned()));
+    let arguments = arguments(tool, begin, more, folder);
     let program = begin.program.clone();
     let invocation = Invocation { program, arguments, environment, stdin: None, confinement, max_output: MAX_OUTPUT };
     match tokio::time::timeout(MAX_TIME, sandbox.run_in(invocation, folder)).await {
         Err(_) => Err(format!("no answer within {} s", MAX_TIME.as_secs())),
         Ok(answer) => answer.map_err(|error| error.to_string()),
     }
+}
+
+fn arguments(tool: &Tool, begin: &Start, more: &[&str], folder: &Path) -> Vec<String> {
+    let mut all = begin.first.clone();
+    all.extend(begin.config.iter().flat_map(|config| ["--config".to_owned(), config.display().to_string()]));
+    all.extend((tool.arguments)(&folder.display().to_string()));
+    all.extend(more.iter().map(|one| (*one).to_owned()));
+    all
 }
 
 /// Where the toolchains of Rust are, when rustup keeps them.
@@ -414,11 +427,40 @@ mod tests {
     }
 
     #[test]
+    fn given_a_tool_that_needs_settings_of_ours_when_it_is_located_then_only_the_folder_of_our_own_will_do() {
+        let (folder, linter) = (tempfile::tempdir().unwrap(), tool("typescript-eslint"));
+        let own = folder.path().join("typescript-eslint");
+        let starter = own.join("node_modules/eslint/bin/eslint.js");
+        std::fs::create_dir_all(starter.parent().unwrap()).unwrap();
+        std::fs::write(&starter, "").unwrap();
+        let manifest =
+            r#"{"version":"1","starter":"node_modules/eslint/bin/eslint.js","interpreter":"/bin/sh","python":false}"#;
+        std::fs::write(own.join("installed.json"), manifest).unwrap();
+        assert!(located(linter, Some(folder.path())).is_none(), "without its settings it is not whole");
+        let files = Files::from([("a.ts".to_owned(), "let x = 1;\n".into())]);
+        let around = Surroundings { sandbox: None, programs: &Programs::default(), tools: Some(folder.path()) };
+        let Plan::Tell(run) = plan(linter, &files, &around) else { panic!("it runs") };
+        let told = (run.status.as_str(), run.detail.as_deref(), run.fix.as_deref());
+        let fix = "riverrun project tools install typescript-eslint";
+        assert_eq!(told, ("missing", Some("typescript-eslint is not installed"), Some(fix)));
+
+        let config = own.join("riverrun.eslint.config.mjs");
+        std::fs::write(&config, "").unwrap();
+        let found = located(linter, Some(folder.path())).unwrap();
+        assert!(found.is_private && found.read.contains(&own));
+        let asked = arguments(linter, &found, &[], Path::new("/tmp/x"));
+        assert_eq!(asked[..3], [starter, "--config".into(), config].map(|one: PathBuf| one.display().to_string()));
+        assert!(asked[3..].contains(&"--no-config-lookup".to_owned()), "settings of the project are code: {asked:?}");
+    }
+
+    #[test]
     fn given_answers_of_each_tool_when_they_are_read_then_place_rule_and_message_are_theirs() {
         let ruff = r#"[{"code":"F401","filename":"/tmp/x/a.py","location":{"row":1,"column":8},"message":"unused","fix":{"message":"remove"}}]"#;
         let pyright = r#"{"generalDiagnostics":[{"file":"/tmp/x/a.py","severity":"error","message":"m","range":{"start":{"line":1,"character":9}},"rule":"reportCall"},
             {"file":"/tmp/x/a.py","severity":"error","message":"m","range":{"start":{"line":1,"character":9}},"rule":"reportMissingImports"}]}"#;
         let eslint = r#"[{"filePath":"/tmp/x/a.js","messages":[{"ruleId":"no-empty","severity":2,"message":"Empty.","line":2,"column":3},{"ruleId":null,"fatal":true,"severity":2,"message":"p","line":1,"column":1}]}]"#;
+        let typescript_eslint = r#"[{"filePath":"/tmp/x/a.ts","messages":[{"ruleId":"@typescript-eslint/no-explicit-any","severity":2,"message":"Unexpected any.","line":1,"column":10},
+            {"ruleId":"react-hooks/exhaustive-deps","severity":2,"message":"Definition for rule 'react-hooks/exhaustive-deps' was not found.","line":2,"column":1}]}]"#;
         let tsc = "src/a.ts(3,7): error TS2322: Type 'string' is not assignable.\nsrc/a.ts(1,1): error TS2307: Cannot find module 'y'.\n";
         let vet = "{\"m\":{\"printf\":[{\"posn\":\"/tmp/x/d.go:5:24\",\"message\":\"wrong type\"}]}}\n{\"n\":{}}\n";
         let staticcheck = r#"{"code":"SA5009","severity":"error","location":{"file":"/tmp/x/d.go","line":8,"column":13},"end":{"file":"/tmp/x/d.go","line":8,"column":17},"message":"Printf format %d has arg #1 of wrong type string"}"#;
@@ -437,6 +479,7 @@ mod tests {
                 ("a.py", 2, 10),
             ),
             ("eslint", 1, eslint, "no-empty", ("a.js", 2, 3)),
+            ("typescript-eslint", 1, typescript_eslint, "@typescript-eslint/no-explicit-any", ("a.ts", 1, 10)),
             ("tsc", 1, tsc, "TS2322", ("src/a.ts", 3, 7)),
             ("go-vet", 0, vet, "printf", ("d.go", 5, 24)),
             ("staticcheck", 1, staticcheck, "SA5009", ("d.go", 8, 13)),
@@ -449,7 +492,8 @@ mod tests {
             assert_eq!((one.file.as_str(), one.line, one.column), place, "{name}");
             assert!(!one.message.is_empty(), "{name}");
             let fix = one.fix.as_deref().unwrap_or_default();
-            let is_told = matches!(name, "ruff" | "tsc") || fix.contains(rule.trim_start_matches("clippy::"));
+            let is_told = matches!(name, "ruff" | "tsc")
+                || fix.contains(rule.trim_start_matches("clippy::").trim_start_matches("@typescript-eslint/"));
             assert!(!fix.is_empty() && is_told, "{name}: {fix}");
         }
     }

@@ -32,6 +32,8 @@ pub(super) struct Tool {
     pub(super) by_file: bool,
     /// Whether it executes code of the project: build scripts, macros.
     pub(super) executes: bool,
+    /// Whether only the one of the folder of our own will do, which comes with settings and what these need.
+    pub(super) is_private: bool,
     /// Its arguments, from the folder that it reads and begins in. Settings of the project are not read.
     pub(super) arguments: fn(&str) -> Vec<String>,
     /// Its environment.
@@ -101,6 +103,7 @@ const GO_ALONE: &[(&str, &str)] = &[
 ];
 
 const PYTHON: &[Language] = &[Language::Python];
+const TYPESCRIPT: &[Language] = &[Language::TypeScript, Language::Tsx];
 
 /// The tools; of those with one job the one that is preferred first.
 pub(super) static TOOLS: &[Tool] = &[
@@ -113,6 +116,7 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: None,
         by_file: true,
         executes: false,
+        is_private: false,
         arguments: |place| {
             list(&["check", "--isolated", "--no-cache", "--exit-zero", "--output-format", "json", place])
         },
@@ -132,6 +136,7 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: None,
         by_file: false,
         executes: false,
+        is_private: false,
         arguments: |place| {
             list(&[
                 "--config-file=",
@@ -165,6 +170,7 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: None,
         by_file: false,
         executes: false,
+        is_private: false,
         arguments: |place| list(&["--outputjson", place]),
         // It asks Python for its folders: not for a module of the project that has the name of one of them.
         environment: &[("PYTHONSAFEPATH", "1")],
@@ -183,6 +189,7 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: None,
         by_file: false,
         executes: false,
+        is_private: false,
         arguments: |place| {
             list(&["check", "--output-format", "concise", "--color", "never", "--no-progress", "--exit-zero", place])
         },
@@ -202,6 +209,7 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: None,
         by_file: true,
         executes: false,
+        is_private: false,
         arguments: |_| {
             let rules = ESLINT_RULES.iter().flat_map(|rule| ["--rule".to_owned(), format!("{rule}: error")]);
             let fixed = ["--no-config-lookup", "--no-error-on-unmatched-pattern", "--format", "json"];
@@ -212,17 +220,39 @@ pub(super) static TOOLS: &[Tool] = &[
         again: None,
         read: read::eslint,
         install: "npm install --global eslint (9 or later)",
-        advice: |rule| format!("https://eslint.org/docs/latest/rules/{rule} shows what is right"),
+        advice: of_eslint,
+    },
+    Tool {
+        name: "typescript-eslint",
+        program: "eslint",
+        job: "lint typescript",
+        helper: None,
+        languages: TYPESCRIPT,
+        needs: None,
+        by_file: true,
+        executes: false,
+        is_private: true,
+        arguments: |_| {
+            let fixed = ["--no-config-lookup", "--no-error-on-unmatched-pattern", "--format", "json"];
+            list(&fixed).into_iter().chain(["**/*.{ts,tsx,mts,cts}".to_owned()]).collect()
+        },
+        environment: &[],
+        done: &[0, 1],
+        again: None,
+        read: read::typescript_eslint,
+        install: "riverrun project tools install typescript-eslint",
+        advice: of_eslint,
     },
     Tool {
         name: "tsc",
         program: "tsc",
         job: "types typescript",
         helper: None,
-        languages: &[Language::TypeScript, Language::Tsx],
+        languages: TYPESCRIPT,
         needs: None,
         by_file: false,
         executes: false,
+        is_private: false,
         arguments: |_| list(&["--project", TSCONFIG, "--pretty", "false"]),
         environment: &[],
         done: &[0, 1, 2],
@@ -240,6 +270,7 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: Some("go.mod"),
         by_file: false,
         executes: false,
+        is_private: false,
         arguments: |_| list(&["vet", "-json", "./..."]),
         environment: GO_ALONE,
         done: &[0],
@@ -257,6 +288,7 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: Some("go.mod"),
         by_file: false,
         executes: false,
+        is_private: false,
         arguments: |_| list(&["-f", "json", "./..."]),
         environment: GO_ALONE,
         done: &[0, 1],
@@ -274,6 +306,7 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: Some("Cargo.toml"),
         by_file: false,
         executes: true,
+        is_private: false,
         arguments: |_| list(&["clippy", "--offline", "--workspace", "--message-format=json", "--quiet"]),
         environment: &[("CARGO_TERM_COLOR", "never")],
         done: &[0, 101],
@@ -283,6 +316,14 @@ pub(super) static TOOLS: &[Tool] = &[
         advice: of_clippy,
     },
 ];
+
+/// The rules of a plugin are explained where it is.
+fn of_eslint(rule: &str) -> String {
+    match rule.strip_prefix("@typescript-eslint/") {
+        Some(rule) => format!("https://typescript-eslint.io/rules/{rule} shows what is right"),
+        None => format!("https://eslint.org/docs/latest/rules/{rule} shows what is right"),
+    }
+}
 
 /// The lints of clippy and the errors of the compiler are explained; the compiler's own lints say what they want.
 fn of_clippy(rule: &str) -> String {
