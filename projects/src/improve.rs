@@ -75,7 +75,8 @@ pub struct Proposed {
     pub completion_tokens: u64,
 }
 
-/// Asks for rewrites of a file of a copy. What a linter of one file says counts besides our own findings, where it is installed.
+/// Asks for rewrites of a file of a copy. What linters and type checkers say of the file counts besides our own findings, where they are
+/// installed.
 ///
 /// # Errors
 /// When the file can't be rewritten at all, or the model does not answer.

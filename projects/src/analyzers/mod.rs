@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::copy::Files;
 use crate::finding::{Counts, Finding, sort_worst_first};
+use crate::language::Language;
 use crate::progress::Progress;
 use crate::settings::ProjectSettings;
 use crate::surface::{Surface, surface};
@@ -39,6 +40,7 @@ mod syntax;
 mod undeclared_go;
 mod undeclared_rust;
 
+use external::Reads;
 pub(crate) use external::{KnownTool, known_tools};
 pub use package_licences::LicenceTable;
 pub(crate) use package_licences::is_vendored;
@@ -194,8 +196,8 @@ pub async fn analyze(
     gathered(files, None, (sandbox, settings), progress).await
 }
 
-/// What concerns one file: what our own analyzers find in it or elsewhere about it, with the whole project at hand, and what
-/// linters say that look at one file at a time. Of public names that nothing uses only those that `may_remove` has.
+/// What concerns one file: what our own analyzers and type checkers find in it or elsewhere about it, with the whole project at hand,
+/// and what linters say that look at one file at a time. Of public names that nothing uses only those that `may_remove` has.
 pub(crate) async fn of_file(
     (file, may_remove): (&str, &[String]),
     files: &Files,
@@ -220,10 +222,6 @@ async fn gathered(
     let counted = progress.clone();
     let (folder, table) = (settings.advisories.clone(), settings.licences.clone());
     let (own, file) = (files.clone(), focus.map(str::to_owned));
-    let (reads, files) = match focus {
-        Some(file) => (external::Reads::Files, only(file, &files)),
-        None => (external::Reads::Projects, files),
-    };
     let work = tokio::task::spawn_blocking(move || {
         let look_up = || {
             let begun = Instant::now();
@@ -251,7 +249,7 @@ async fn gathered(
         (analyzed, versions)
     });
     // Ours and those of others side by side.
-    let (external, work) = tokio::join!(external::analyze(&files, reads, (sandbox, settings), progress), work);
+    let (external, work) = tokio::join!(installed(&files, focus, (sandbox, settings), progress), work);
     let (mut analyzed, versions) = match work {
         Ok((analyzed, versions)) => (analyzed, Some(versions)),
         Err(_) => (Analyzed::default(), None),
@@ -260,6 +258,29 @@ async fn gathered(
         analyzed.take(run, found);
     }
     analyzed
+}
+
+/// What installed programs find; with a focus only what concerns that file.
+async fn installed(
+    files: &Files,
+    focus: Option<&str>,
+    (sandbox, settings): (Option<&Sandbox>, &ProjectSettings),
+    progress: &Progress,
+) -> Vec<(ToolRun, Vec<Finding>)> {
+    let Some(file) = focus else {
+        return external::analyze(files, Reads::Projects, (sandbox, settings), progress).await;
+    };
+    let Some(language) = Language::of(file) else { return Vec::new() };
+    let lone = only(file, files);
+    let (mut runs, around) = tokio::join!(
+        external::analyze(&lone, Reads::Files, (sandbox, settings), progress),
+        external::analyze(files, Reads::Around(language), (sandbox, settings), progress),
+    );
+    runs.extend(around);
+    for (_, found) in &mut runs {
+        found.retain(|one| one.concerns(file));
+    }
+    runs
 }
 
 impl Analyzed {
