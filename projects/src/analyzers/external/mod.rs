@@ -22,6 +22,7 @@ use crate::tools::{fix, installed};
 use read::Said;
 use table::{Again, TOOLS, Tool};
 
+mod elements;
 mod read;
 mod table;
 #[cfg(test)]
@@ -139,6 +140,9 @@ pub(super) async fn analyze(
         if executes { building.push(work) } else { reading.push(work) }
     }
     let mut runs = join_all(reading).await;
+    for (_, found) in runs.iter_mut().filter(|(run, _)| run.name == "eslint") {
+        elements::drop_used(files, found);
+    }
     // What builds writes into the folder: only when nobody reads there any more.
     for work in building {
         runs.push(work.await);
@@ -353,5 +357,11 @@ fn understood(tool: &Tool, finished: &Finished, place: &str) -> (ToolRun, Vec<Fi
         let is_broken = one.rule.ends_with("syntax");
         one.fix = Some(if is_broken { "correct the syntax".to_owned() } else { (tool.advice)(&one.rule) });
     }
-    (ToolRun::ran(tool.name, found.len()), found)
+    let mut run = ToolRun::ran(tool.name, found.len());
+    let unread = tool.unread.map_or(0, |count| count(&said));
+    run.detail = (unread > 0).then(|| {
+        let files = if unread == 1 { "file" } else { "files" };
+        format!("{unread} {files} left out: it does not understand the syntax")
+    });
+    (run, found)
 }

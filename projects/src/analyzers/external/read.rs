@@ -136,6 +136,13 @@ pub(super) fn typescript_eslint(said: &Said<'_>) -> Option<Vec<Finding>> {
     of_eslint("typescript-eslint", said)
 }
 
+/// The files that ESLint does not parse.
+pub(super) fn not_parsed(said: &Said<'_>) -> usize {
+    let list: Vec<Value> = serde_json::from_str(said.stdout).unwrap_or_default();
+    let is_broken = |one: &&Value| one["messages"].as_array().into_iter().flatten().any(|told| told["fatal"] == true);
+    list.iter().filter(is_broken).count()
+}
+
 /// A list of files with their messages. That a file does not parse is said by the analyzer of syntax; that a comment names a rule of a
 /// plugin which is not used here says nothing of the project.
 fn of_eslint(tool: &str, said: &Said<'_>) -> Option<Vec<Finding>> {

@@ -44,6 +44,8 @@ pub(super) struct Tool {
     pub(super) again: Option<Again>,
     /// Reads its answer; `None` when it is none.
     pub(super) read: fn(&Said<'_>) -> Option<Vec<Finding>>,
+    /// Counts the files that it says it did not understand, and of which it therefore says nothing.
+    pub(super) unread: Option<fn(&Said<'_>) -> usize>,
     /// What installs it.
     pub(super) install: &'static str,
     /// What to do about a finding of a rule when it does not say so itself.
@@ -124,6 +126,7 @@ pub(super) static TOOLS: &[Tool] = &[
         done: &[0],
         again: None,
         read: read::ruff,
+        unread: None,
         install: "pip install ruff",
         advice: |rule| format!("`ruff rule {rule}` explains it and shows what is right"),
     },
@@ -158,6 +161,7 @@ pub(super) static TOOLS: &[Tool] = &[
             told: "modules are named by their folders, since several have the same name",
         }),
         read: read::mypy,
+        unread: None,
         install: "pip install mypy",
         advice: |rule| format!("correct the types, or say that it is meant: # type: ignore[{rule}]"),
     },
@@ -177,6 +181,7 @@ pub(super) static TOOLS: &[Tool] = &[
         done: &[0, 1],
         again: None,
         read: read::pyright,
+        unread: None,
         install: "pip install pyright",
         advice: |rule| format!("correct the types, or say that it is meant: # pyright: ignore[{rule}]"),
     },
@@ -197,6 +202,7 @@ pub(super) static TOOLS: &[Tool] = &[
         done: &[0],
         again: None,
         read: read::ty,
+        unread: None,
         install: "pip install ty",
         advice: |rule| format!("correct the types, or say that it is meant: # ty: ignore[{rule}]"),
     },
@@ -213,13 +219,16 @@ pub(super) static TOOLS: &[Tool] = &[
         arguments: |_| {
             let rules = ESLINT_RULES.iter().flat_map(|rule| ["--rule".to_owned(), format!("{rule}: error")]);
             let fixed = ["--no-config-lookup", "--no-error-on-unmatched-pattern", "--format", "json"];
-            list(&fixed).into_iter().chain(rules).chain([".".to_owned()]).collect()
+            // Elements stand in files of either name.
+            let elements = ["--ext", ".jsx", "--parser-options", "ecmaFeatures:{jsx:true}"];
+            list(&fixed).into_iter().chain(list(&elements)).chain(rules).chain([".".to_owned()]).collect()
         },
         environment: &[],
         done: &[0, 1],
         again: None,
         read: read::eslint,
-        install: "npm install --global eslint (9 or later)",
+        unread: Some(read::not_parsed),
+        install: "npm install --global eslint (9.21 or later)",
         advice: of_eslint,
     },
     Tool {
@@ -240,6 +249,7 @@ pub(super) static TOOLS: &[Tool] = &[
         done: &[0, 1],
         again: None,
         read: read::typescript_eslint,
+        unread: Some(read::not_parsed),
         install: "riverrun project tools install typescript-eslint",
         advice: of_eslint,
     },
@@ -258,6 +268,7 @@ pub(super) static TOOLS: &[Tool] = &[
         done: &[0, 1, 2],
         again: None,
         read: read::tsc,
+        unread: None,
         install: "npm install --global typescript",
         advice: |_| "correct the types, or say that it is meant: // @ts-expect-error".to_owned(),
     },
@@ -276,6 +287,7 @@ pub(super) static TOOLS: &[Tool] = &[
         done: &[0],
         again: None,
         read: read::go_vet,
+        unread: None,
         install: "install Go (1.26 or later): https://go.dev/dl",
         advice: |rule| format!("`go tool vet help {rule}` explains it"),
     },
@@ -294,6 +306,7 @@ pub(super) static TOOLS: &[Tool] = &[
         done: &[0, 1],
         again: None,
         read: read::staticcheck,
+        unread: None,
         install: "go install honnef.co/go/tools/cmd/staticcheck@v0.8.2",
         advice: |rule| format!("`staticcheck -explain {rule}` explains it and shows what is right"),
     },
@@ -312,6 +325,7 @@ pub(super) static TOOLS: &[Tool] = &[
         done: &[0, 101],
         again: None,
         read: read::clippy,
+        unread: None,
         install: "rustup component add clippy",
         advice: of_clippy,
     },

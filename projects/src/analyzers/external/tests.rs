@@ -166,3 +166,19 @@ fn given_a_file_that_is_looked_at_in_its_project_when_tools_are_taken_then_type_
     assert!(names(Reads::Around(Language::Rust)).is_empty(), "clippy builds the project");
     assert_eq!(names(Reads::Projects).len(), TOOLS.len());
 }
+
+#[test]
+fn given_files_that_a_linter_does_not_parse_when_its_answer_is_read_then_the_report_says_how_many_it_left_out() {
+    let broken = r#"{"filePath":"/tmp/x/a.js","messages":[{"ruleId":null,"fatal":true,"severity":2,"message":"Parsing error","line":1,"column":1}]}"#;
+    let clean = r#"{"filePath":"/tmp/x/b.js","messages":[]}"#;
+    for (answer, told) in [
+        (format!("[{clean}]"), None),
+        (format!("[{clean},{broken}]"), Some("1 file left out: it does not understand the syntax")),
+        (format!("[{broken},{broken}]"), Some("2 files left out: it does not understand the syntax")),
+    ] {
+        for name in ["eslint", "typescript-eslint"] {
+            let (run, found) = understood(tool(name), &finished(1, &answer, ""), "/tmp/x");
+            assert_eq!((run.status.as_str(), run.detail.as_deref(), found.len()), ("ran", told, 0), "{name}");
+        }
+    }
+}
