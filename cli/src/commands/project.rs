@@ -186,7 +186,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             let body = ImportBody { source, name, namespace: namespace.clone() };
             let accepted: ProjectAccepted = client.post("/projects/import", &body).await?;
             let view = imported(connection, &accepted.project_id, namespace, output).await?;
-            output.show(&view, |view| format!("{}  {} files, {} bytes", view.project_id, view.files, view.size_bytes))
+            output.show(&view, imported_line)
         }
         ProjectCommand::Ls { namespace, page } => {
             let [limit, cursor] = page.query();
@@ -309,6 +309,11 @@ fn patch_as_json(patch: &[u8]) -> Result<String, CliError> {
         CliError::new(Exit::Refused, what).hint("leave --json out")
     })?;
     Ok(serde_json::json!({ "patch": text }).to_string())
+}
+
+fn imported_line(view: &ProjectView) -> String {
+    let left_out = if view.skipped > 0 { format!(", {} left out", view.skipped) } else { String::new() };
+    format!("{}  {} files, {} bytes{left_out}", view.project_id, view.files, view.size_bytes)
 }
 
 fn write_to(file: &Path, content: &[u8]) -> Result<(), CliError> {
