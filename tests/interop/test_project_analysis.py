@@ -125,6 +125,8 @@ def test_what_is_imported_and_not_declared_is_found_and_what_is_python_own_or_op
     undeclared = [one for one in report["findings"] if one["rule"] == "undeclared-dependency"]
     assert [(one["file"], one["line"]) for one in undeclared] == [("main.py", 2)], undeclared
     assert "pyyaml" in undeclared[0]["fix"], undeclared
+    graph = {one["file"]: one["imports"] for one in report["imports"]["files"]}
+    assert graph == {"main.py": ["pkg/tool.py"], "pkg/tool.py": ["pkg/__init__.py"]} and report["imports"]["count"] == 2, graph
     assert "unused-dependency" not in {one["rule"] for one in report["findings"]}, report["findings"]
 
 

@@ -58,10 +58,10 @@ pub use memory::{
 pub use project_tools::{InstallToolsBody, ProjectToolView};
 pub use projects::{
     AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileMetricsView, FileTextView,
-    FindingView, ImportBody, ImproveBody, LanguageView, ModuleView, NotComparedView, ProjectAccepted, ProjectFileView,
-    ProjectProgressView, ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, PublicNameView,
-    ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView, SurfaceChangeView, SurfaceView, TestRunView,
-    TestRunsView, ToolRunView, TrendView,
+    FindingView, ImportBody, ImporterView, ImportsView, ImproveBody, LanguageView, ModuleView, NotComparedView,
+    ProjectAccepted, ProjectFileView, ProjectProgressView, ProjectRemovedView, ProjectView, ProposalAccepted,
+    ProposalView, PublicNameView, ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView, SurfaceChangeView,
+    SurfaceView, TestRunView, TestRunsView, ToolRunView, TrendView,
 };
 pub use rag::{
     AnswerSentence, AskBody, AskDone, DroppedChunk, FilterBody, Fusion, SearchBody, SearchContext, SearchDone,

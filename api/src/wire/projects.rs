@@ -227,6 +227,26 @@ pub struct SurfaceView {
     pub truncated: bool,
 }
 
+/// A file with the files of its project that it imports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImporterView {
+    /// Its path.
+    pub file: String,
+    /// In order, each once.
+    pub imports: Vec<String>,
+}
+
+/// Which files of a project import which when they are loaded: of Python, JavaScript and TypeScript.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImportsView {
+    /// How many.
+    pub count: u64,
+    /// By file; files that import none are left out.
+    pub files: Vec<ImporterView>,
+    /// Whether some are only counted.
+    pub truncated: bool,
+}
+
 /// What became of the names that a project offers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SurfaceChangeView {
@@ -275,6 +295,9 @@ pub struct ReportView {
     /// What became of it since the analysis before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surface_change: Option<SurfaceChangeView>,
+    /// Which of its files import which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imports: Option<ImportsView>,
 }
 
 /// An analysis in a list.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::copy::Files;
 use crate::finding::{Counts, Finding, sort_worst_first};
+use crate::imports::Imports;
 use crate::language::Language;
 use crate::progress::Progress;
 use crate::settings::ProjectSettings;
@@ -105,6 +106,8 @@ pub struct Analyzed {
     pub complexity: BTreeMap<String, usize>,
     /// What the project offers to others.
     pub surface: Surface,
+    /// Which files import which.
+    pub imports: Imports,
 }
 
 /// What the analyzers that only read find. Blocks.
@@ -124,12 +127,19 @@ fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &
         let _ = complexity.set(ways);
         found
     };
+    let graph = OnceLock::new();
+    let imports = |snapshot: &Snapshot<'_>| {
+        let (found, all) = import_graph::analyze(snapshot);
+        // It is set once.
+        let _ = graph.set(all);
+        found
+    };
     let all: [(&str, Analyzer<'_>); 7] = [
         ("syntax", &syntax),
         ("dead-code", &dead_code::analyze),
         ("dependencies", &dependencies::analyze),
         ("leakage", &leakage::analyze),
-        ("imports", &import_graph::analyze),
+        ("imports", &imports),
         ("licences", &licences),
         ("secrets", &secrets),
     ];
@@ -164,7 +174,9 @@ fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &
         (runs, offered.join().unwrap_or_default())
     });
     let complexity = complexity.into_inner().unwrap_or_default();
-    let mut analyzed = Analyzed { complexity, surface: offered, ..Analyzed::default() };
+    // One that broke off leaves none.
+    let imports = graph.into_inner().unwrap_or_default();
+    let mut analyzed = Analyzed { complexity, surface: offered, imports, ..Analyzed::default() };
     for (name, found, took_ms) in runs {
         let mut run = ToolRun { took_ms, ..ToolRun::ran(name, 0) };
         match &found {

@@ -3297,6 +3297,25 @@ export interface components {
             /** @description A folder or `.zip` on the server, or the https address of a repository. */
             source: string;
         };
+        /** @description A file with the files of its project that it imports. */
+        ImporterView: {
+            /** @description Its path. */
+            file: string;
+            /** @description In order, each once. */
+            imports: string[];
+        };
+        /** @description Which files of a project import which when they are loaded: of Python, JavaScript and TypeScript. */
+        ImportsView: {
+            /**
+             * Format: int64
+             * @description How many.
+             */
+            count: number;
+            /** @description By file; files that import none are left out. */
+            files: components["schemas"]["ImporterView"][];
+            /** @description Whether some are only counted. */
+            truncated: boolean;
+        };
         /** @description What to improve. */
         ImproveBody: {
             /**
@@ -5067,6 +5086,7 @@ export interface components {
             findings: components["schemas"]["FindingView"][];
             /** @description Whether some are only counted: a report lists the worst 5,000 of an analyzer. */
             findings_truncated: boolean;
+            imports?: components["schemas"]["ImportsView"] | null;
             /** @description Figures by name. */
             metrics: {
                 [key: string]: number;
