@@ -1,12 +1,16 @@
 //! Files of a copy as a temporary folder, for programs in the sandbox, and where such programs are.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
 
 use crate::copy::Executables;
+
+/// How much of a script is read for its first line: the kernel takes as much (`BINPRM_BUF_SIZE`).
+const MAX_FIRST_LINE: u64 = 256;
 
 /// Names of a copy are checked at import; here they become paths for the first time, so they are checked again.
 pub(crate) fn lay_out<'f>(
@@ -46,8 +50,23 @@ pub(crate) fn all_on_path(name: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// An interpreter lies in `bin` beside the `lib` that it needs, and so does what a link to it stands for.
+/// An interpreter lies in `bin` beside the `lib` that it needs, and so does what a link to it stands for. The interpreter of a script
+/// may be a link out of its virtual environment.
 pub(crate) fn homes(program: &Path) -> Vec<PathBuf> {
+    let interpreter = interpreter(program);
+    [Some(program), interpreter.as_deref()].into_iter().flatten().flat_map(homes_of).collect()
+}
+
+/// What the first line of a script says that it is run by; `env` looks for that on the `PATH`, which is none of a home.
+fn interpreter(script: &Path) -> Option<PathBuf> {
+    let mut head = Vec::new();
+    File::open(script).ok()?.take(MAX_FIRST_LINE).read_to_end(&mut head).ok()?;
+    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let named = Path::new(std::str::from_utf8(line).ok()?.split_whitespace().next()?);
+    (named.is_absolute() && named.file_name()? != "env").then(|| named.to_owned())
+}
+
+fn homes_of(program: &Path) -> Vec<PathBuf> {
     let home = |path: &Path| path.parent().and_then(Path::parent).map(Path::to_owned);
     // `~/bin` has none, and a home folder is nothing for code of a project.
     let is_prefix = |path: &PathBuf| path.parent().is_some() && path.join("lib").is_dir();
@@ -67,5 +86,31 @@ mod tests {
         let is_executable =
             |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o100 != 0;
         assert_eq!((is_executable("bin/run"), is_executable("a.py")), (true, false));
+    }
+
+    #[test]
+    fn given_a_script_of_a_virtual_environment_when_its_homes_are_asked_for_then_that_of_its_interpreter_is_one() {
+        let place = tempfile::tempdir().unwrap();
+        let (base, venv) = (place.path().join("versions/3"), place.path().join("venv"));
+        for folder in [&base, &venv] {
+            std::fs::create_dir_all(folder.join("bin")).unwrap();
+            std::fs::create_dir(folder.join("lib")).unwrap();
+        }
+        std::fs::write(base.join("bin/python3"), [0x7f, b'E', b'L', b'F']).unwrap();
+        let python = venv.join("bin/python");
+        std::os::unix::fs::symlink(base.join("bin/python3"), &python).unwrap();
+        let base = base.canonicalize().unwrap();
+        for (first, is_base_there) in [
+            (format!("#!{}\nimport mypy\n", python.display()), true),
+            (format!("#! {} -I\n", python.display()), true),
+            ("#!/usr/bin/env python3\n".to_owned(), false),
+            ("#!\n".to_owned(), false),
+            ("no script\n".to_owned(), false),
+        ] {
+            let script = venv.join("bin/mypy");
+            std::fs::write(&script, &first).unwrap();
+            let found = homes(&script);
+            assert_eq!((found[0] == venv, found.contains(&base)), (true, is_base_there), "{first:?}: {found:?}");
+        }
     }
 }

@@ -3,6 +3,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use ignore::WalkBuilder;
@@ -31,6 +33,9 @@ const NOT_OURS: &[&str] = &[
     ".mypy_cache",
     ".ruff_cache",
 ];
+
+/// Those of version control, which nobody misses in a copy.
+const OF_VERSIONS: &[&str] = &[".git", ".hg", ".svn"];
 
 /// What was read.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -163,6 +168,8 @@ fn read_folder(root: &Path, progress: &Progress) -> Result<Imported, ProjectErro
     }
     let mut found = Imported::default();
     let mut total = 0;
+    let left_out = Arc::new(AtomicUsize::new(0));
+    let counted = left_out.clone();
     let walk = WalkBuilder::new(root)
         .hidden(false)
         .git_global(false)
@@ -170,7 +177,15 @@ fn read_folder(root: &Path, progress: &Progress) -> Result<Imported, ProjectErro
         .require_git(false)
         .follow_links(false)
         .sort_by_file_name(std::cmp::Ord::cmp)
-        .filter_entry(|entry| entry.depth() == 0 || !NOT_OURS.iter().any(|name| entry.file_name() == *name))
+        .filter_entry(move |entry| {
+            let is_among = |names: &[&str]| names.iter().any(|name| entry.file_name() == *name);
+            let is_ours = entry.depth() == 0 || !is_among(NOT_OURS);
+            // Somebody's own sources may be in a folder of such a name.
+            if !is_ours && !is_among(OF_VERSIONS) {
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+            is_ours
+        })
         .build();
     for entry in walk {
         let Ok(entry) = entry else {
@@ -196,6 +211,7 @@ fn read_folder(root: &Path, progress: &Progress) -> Result<Imported, ProjectErro
         found.files.insert(name.to_owned(), content.into());
         progress.step();
     }
+    found.skipped += left_out.load(Ordering::Relaxed);
     for (name, path, size) in metadata(root) {
         check_size(&name, size, &mut total, found.files.len())?;
         let (content, _) = read_regular(&path, MAX_FILE_BYTES)?;
@@ -329,5 +345,20 @@ mod tests {
         }
         let source = root.join("theirs").display().to_string();
         assert_eq!(read(&source, None, &Progress::default()).await.unwrap().files.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn given_folders_of_tools_when_a_folder_is_imported_then_each_that_nobody_ignores_is_counted() {
+        let place = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(place.path()).unwrap();
+        for file in ["a.py", "target/b.py", "lib/venv/c.py", ".git/config", "lib/node_modules/d.js", "lib/e.py"] {
+            let path = root.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x = 1\n").unwrap();
+        }
+        fs::write(root.join(".gitignore"), "node_modules\n").unwrap();
+        let found = read(&root.display().to_string(), None, &Progress::default()).await.unwrap();
+        assert_eq!(found.files.keys().collect::<Vec<_>>(), [".gitignore", "a.py", "lib/e.py"]);
+        assert_eq!(found.skipped, 2, "target and venv");
     }
 }

@@ -44,6 +44,14 @@ impl Language {
         }
     }
 
+    /// Whether it is JavaScript or adds to it.
+    pub fn is_script(self) -> bool {
+        match self {
+            Self::JavaScript | Self::TypeScript | Self::Tsx => true,
+            Self::Python | Self::Rust | Self::Go => false,
+        }
+    }
+
     /// The syntax of a text; `None` when the parser gives up.
     pub fn parse(self, text: &[u8]) -> Option<Tree> {
         let language = match self {

@@ -15,6 +15,7 @@ pub mod error;
 pub mod finding;
 mod folder;
 pub mod import;
+pub mod imports;
 pub mod improve;
 mod installed;
 pub mod language;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::analyzers::{Analyzed, SECRETS, ToolRun};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity, sort_worst_first};
+use crate::imports::Imports;
 use crate::language::{Language, lone_returns};
 use crate::masks::Masks;
 use crate::review::Review;
@@ -75,6 +76,9 @@ pub struct Report {
     /// What became of it since the analysis before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surface_change: Option<SurfaceChange>,
+    /// Which of its files import which; reports of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imports: Option<Imports>,
     /// How long it took.
     pub took_ms: u64,
 }
@@ -134,6 +138,7 @@ impl Report {
             review: None,
             surface: Some(analyzed.surface),
             surface_change: None,
+            imports: Some(analyzed.imports),
             took_ms,
         }
     }

@@ -62,6 +62,9 @@ pub struct ImproveFile {
     /// Program and arguments of the project's own tests; empty when none are run.
     #[serde(default)]
     pub tests: Vec<String>,
+    /// Public names that the rewrite may take out; empty when it keeps all.
+    #[serde(default)]
+    pub may_remove: Vec<String>,
     /// Milliseconds since the epoch.
     pub at: i64,
 }

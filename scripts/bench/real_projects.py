@@ -167,11 +167,13 @@ def eslint_rules():
 
 def by_eslint(program, folder, environment):
     rules = [word for rule in eslint_rules() for word in ("--rule", f"{rule}: error")]
-    done = run([*program, "--no-config-lookup", "--no-error-on-unmatched-pattern", "--format", "json", *rules, "."], folder, environment)
+    done = run([*program, "--no-config-lookup", "--no-error-on-unmatched-pattern", "--format", "json", "--ext", ".jsx",
+                "--parser-options", "ecmaFeatures:{jsx:true}", *rules, "."], folder, environment)
     if done is None or done.returncode not in (0, 1) or not done.stdout:
         return None
     return collections.Counter((message["ruleId"], shortened(one["filePath"], folder), message["line"])
-                               for one in json.loads(done.stdout) for message in one["messages"] if message["ruleId"])
+                               for one in json.loads(done.stdout) for message in one["messages"]
+                               if message["ruleId"] and not message["message"].startswith("Definition for rule "))
 
 
 def by_clippy(folder, environment):

@@ -104,6 +104,9 @@ def test_a_tool_that_is_not_there_is_said_to_have_not_run_and_one_that_is_there_
             # What an old version says can't be read: that is a failure that is told, and never a clean answer.
             assert tool["status"] in ("ran", "failed"), tool
             assert tool["status"] == "ran" or (tool["detail"] and tool["fix"] and tool["findings"] == 0), tool
+    # What it takes is nowhere but in the data folder, where nothing was installed.
+    linter = tools["typescript-eslint"]
+    assert (linter["status"], linter["fix"]) == ("missing", "riverrun project tools install typescript-eslint"), linter
     assert tools["clippy"]["status"] == "skipped" and "RIVERRUN_PROJECT_PROGRAMS" in tools["clippy"]["fix"], tools["clippy"]
     assert tools["advisories"]["status"] == "skipped" and "not checked" in tools["advisories"]["detail"], tools
     if tools["go-vet"]["status"] == "ran":
@@ -122,6 +125,8 @@ def test_what_is_imported_and_not_declared_is_found_and_what_is_python_own_or_op
     undeclared = [one for one in report["findings"] if one["rule"] == "undeclared-dependency"]
     assert [(one["file"], one["line"]) for one in undeclared] == [("main.py", 2)], undeclared
     assert "pyyaml" in undeclared[0]["fix"], undeclared
+    graph = {one["file"]: one["imports"] for one in report["imports"]["files"]}
+    assert graph == {"main.py": ["pkg/tool.py"], "pkg/tool.py": ["pkg/__init__.py"]} and report["imports"]["count"] == 2, graph
     assert "unused-dependency" not in {one["rule"] for one in report["findings"]}, report["findings"]
 
 

@@ -195,6 +195,55 @@ def test_a_rewrite_that_improves_nothing_is_said_to(server):
     assert "no fewer findings" in done.stderr, done
 
 
+# Answers as mypy does, when it has the other files of the project at hand.
+TYPE_CHECKER = """#!/bin/sh
+case "$1" in --version) echo "mypy 0"; exit 0;; esac
+[ -f other.py ] || exit 0
+grep -q "'a'" a.py || exit 0
+echo "a.py:1:10: error: Incompatible types  [assignment]"
+echo "other.py:1:1: error: Another file  [misc]"
+exit 1
+"""
+
+
+def test_what_a_type_checker_says_of_the_file_is_part_of_the_task_and_of_the_evidence(new_server):
+    server = new_server().start()
+    own = server.folder / "data/project-tools/mypy"
+    program = own / "site/bin/mypy"
+    program.parent.mkdir(parents=True)
+    program.write_text(TYPE_CHECKER)
+    program.chmod(0o755)
+    (own / "installed.json").write_text(json.dumps({"version": "0", "starter": "site/bin/mypy", "interpreter": None, "python": False}))
+    files = {"a.py": b"x: int = 'a'\nprint(x)\n", "other.py": b"import a\nprint(a.x)\n"}
+    project_id = imported(server, folder_of(server, files))["project_id"]
+    for value, fewer in (("1", 1), ("'a'  # text", 0)):
+        _, proposal = improve(server, project_id, "a.py", block(f"x: int = {value}\nprint(x)\n"))
+        assert proposal["findings_before"] - proposal["findings_after"] == fewer, proposal
+        assert proposal["improves"] == bool(fewer), proposal
+
+
+def test_public_names_may_go_that_were_asked_for_and_no_other(server):
+    two = b"def f(x):\n    return x\n\n\ndef g(x):\n    return x\n"
+    one = "def f(x):\n    return x\n"
+    project_id = imported(server, folder_of(server, {"a.py": two}))["project_id"]
+    call = ["project", "improve", project_id, "--file", "a.py", "--json", "--instruction"]
+    done = server.cli(*call, says(block(one)), "--may-remove", "f")
+    assert done.returncode != 0 and "loses public names: g" in done.stderr, done
+    done = server.cli(*call, says(block(one)), "--may-remove", "f", "--may-remove", "g")
+    proposal = json.loads(done.stdout)
+    assert done.returncode == 0 and proposal["after_sha256"] == digest(one.encode()), done
+    assert proposal["improves"] and "takes out g" in proposal["note"], "that nothing uses it is a finding of the file then"
+    done = server.cli(*call, says(block(one)), "--may-remove", "h")
+    assert done.returncode == 4 and "no public name" in done.stderr and "one of f, g" in done.stderr, done
+
+    place = f"/projects/{project_id}/improve"
+    reply = server.post(place, {"file": "a.py", "instruction": says(block(one)), "may_remove": ["g"]})
+    assert reply.status == 200 and reply.json["after_sha256"] == digest(one.encode()), reply
+    for names, code in ((["g", "h"], "name_not_found"), (["g"] * 101, "invalid_request")):
+        reply = server.post(place, {"file": "a.py", "may_remove": names})
+        assert (reply.status, reply.json["code"]) == (422, code), reply
+
+
 CHECKS = b"import a, sys\nassert not (len(sys.argv) > 1 and sys.argv[1] != '; rm -rf .')\nassert a.f(1) == 1, a.f(1)\n"
 
 

@@ -14,7 +14,7 @@ import pytest
 from server import BINARY, ROOT
 from test_project_analysis import analyzed, found
 
-LISTED = {"ruff", "mypy", "pyright", "ty", "eslint", "tsc", "go-vet", "staticcheck", "clippy"}
+LISTED = {"ruff", "mypy", "pyright", "ty", "eslint", "typescript-eslint", "tsc", "go-vet", "staticcheck", "clippy"}
 
 
 def tools_of(server, **settings):
@@ -150,7 +150,7 @@ def test_a_tool_of_the_data_folder_is_used_before_the_path_until_it_is_removed(n
 
 @pytest.mark.skipif("RIVERRUN_TEST_REGISTRY" not in os.environ,
                     reason="fetches from package registries: set RIVERRUN_TEST_REGISTRY=1")
-@pytest.mark.parametrize("name", ["ruff", "mypy", "ty", "pyright", "eslint", "tsc", "staticcheck"])
+@pytest.mark.parametrize("name", ["ruff", "mypy", "ty", "pyright", "eslint", "typescript-eslint", "tsc", "staticcheck"])
 def test_each_tool_is_installed_from_its_registry_and_runs(new_server, name):
     server = new_server().start()
     done = server.cli("project", "tools", "install", name, "--json", timeout=600)
@@ -158,7 +158,9 @@ def test_each_tool_is_installed_from_its_registry_and_runs(new_server, name):
     tool = next(one for one in json.loads(done.stdout)["items"] if one["name"] == name)
     assert tool["status"] == "installed" and tool["installed_version"] == tool["version"], tool
     _, report = analyzed(server, {
-        "a.py": "import os\nx: int = 'a'\n", "c.js": "if (x = 1) { }\n", "b.ts": "const n: number = 'a';\nexport default n;\n",
+        "a.py": "import os\nx: int = 'a'\n", "c.js": "if (x = 1) { }\n", "b.ts": "const n: number = 'a';\nexport default n as any;\n",
+        # Settings of a project are code of it: they are not read.
+        "eslint.config.mjs": "throw new Error('read');\n", "tsconfig.json": "{ broken",
         "go.mod": "module m\n\ngo 1.20\n", "d.go": 'package m\n\nimport "fmt"\n\nfunc F() { fmt.Printf("%d", "x") }\n'})
     run = next(one for one in report["tools"] if one["name"] == name)
     assert run["status"] == "ran" and run["findings"] > 0, run

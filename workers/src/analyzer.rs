@@ -160,6 +160,7 @@ impl Analyzer {
             instruction: e.instruction.clone(),
             model: e.model.clone(),
             candidates: e.candidates,
+            may_remove: e.may_remove.clone(),
         };
         if !e.tests.is_empty() {
             own_tests::check(&e.tests, &self.settings.programs)?;
@@ -187,7 +188,8 @@ impl Analyzer {
             )),
             Some(_) => None,
         };
-        let note = with_masked(note, made.masked);
+        let removed = chosen.as_ref().map(|rewrite| rewrite.removed.as_slice()).unwrap_or_default();
+        let note = with_masked(with_removed(note, removed), made.masked);
         let improves = has_fewer && !breaks;
         let findings_after = chosen.as_ref().map_or(made.findings_before, |rewrite| rewrite.findings);
         let (after, diff) = match chosen {
@@ -287,6 +289,15 @@ fn removed(e: &RemoveProject) -> ProjectEvent {
 
 fn outgoing(event: &ProjectEvent, cause: &Envelope) -> Result<Outgoing, WorkError> {
     Ok(Outgoing::caused_by(event, NAME, cause)?)
+}
+
+/// What there is to say of a proposal, with the public names that it takes out.
+fn with_removed(note: Option<String>, removed: &[String]) -> Option<String> {
+    if removed.is_empty() {
+        return note;
+    }
+    let told = format!("it takes out {}, which was asked for: what uses that elsewhere breaks", removed.join(", "));
+    Some(note.map_or_else(|| told.clone(), |note| format!("{note}; {told}")))
 }
 
 /// What there is to say of a proposal, with that the model did not see all of the file.

@@ -12,6 +12,7 @@ mod health;
 mod ingest;
 mod memory;
 pub mod openai;
+mod project_surface;
 mod project_tools;
 mod projects;
 mod rag;
@@ -55,13 +56,13 @@ pub use ingest::{
 pub use memory::{
     ForgetCounts, ForgetDone, LeftOutView, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody,
 };
+pub use project_surface::{ImporterView, ImportsView, ModuleView, PublicNameView, SurfaceChangeView, SurfaceView};
 pub use project_tools::{InstallToolsBody, ProjectToolView};
 pub use projects::{
     AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileMetricsView, FileTextView,
-    FindingView, ImportBody, ImproveBody, LanguageView, ModuleView, NotComparedView, ProjectAccepted, ProjectFileView,
-    ProjectProgressView, ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, PublicNameView,
-    ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView, SurfaceChangeView, SurfaceView, TestRunView,
-    TestRunsView, ToolRunView, TrendView,
+    FindingView, ImportBody, ImproveBody, LanguageView, NotComparedView, ProjectAccepted, ProjectFileView,
+    ProjectProgressView, ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, ReportSummary, ReportView,
+    RevertBody, ReviewCitation, ReviewView, TestRunView, TestRunsView, ToolRunView, TrendView,
 };
 pub use rag::{
     AnswerSentence, AskBody, AskDone, DroppedChunk, FilterBody, Fusion, SearchBody, SearchContext, SearchDone,

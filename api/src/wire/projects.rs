@@ -4,7 +4,7 @@ use riverrun_stores::read_models::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::wire::FailureView;
+use crate::wire::{FailureView, ImportsView, SurfaceChangeView, SurfaceView};
 
 /// Code to import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -198,48 +198,6 @@ pub struct ReviewView {
     pub model: String,
 }
 
-/// A name of a file that others can use.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PublicNameView {
-    /// The file's path.
-    pub file: String,
-    /// The name.
-    pub name: String,
-}
-
-/// The names of a file that others can use.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ModuleView {
-    /// Its path.
-    pub file: String,
-    /// In order, each once.
-    pub names: Vec<String>,
-}
-
-/// The names that a project offers to others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct SurfaceView {
-    /// How many.
-    pub count: u64,
-    /// By file; files without any are left out.
-    pub modules: Vec<ModuleView>,
-    /// Whether some are only counted.
-    pub truncated: bool,
-}
-
-/// What became of the names that a project offers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct SurfaceChangeView {
-    /// How many are new.
-    pub added_count: u64,
-    /// How many are gone.
-    pub removed_count: u64,
-    /// Those that are new, 500 at most.
-    pub added: Vec<PublicNameView>,
-    /// Those that are gone, 500 at most.
-    pub removed: Vec<PublicNameView>,
-}
-
 /// What an analysis came to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReportView {
@@ -275,6 +233,9 @@ pub struct ReportView {
     /// What became of it since the analysis before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surface_change: Option<SurfaceChangeView>,
+    /// Which of its files import which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imports: Option<ImportsView>,
 }
 
 /// An analysis in a list.
@@ -365,6 +326,9 @@ pub struct ImproveBody {
     /// Program and arguments of the project's own tests, which are run in the sandbox before and after; none when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests: Option<Vec<String>>,
+    /// Public names of the file that the rewrite may take out, such as `f` or `C.m`, at most 100; it keeps all when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub may_remove: Option<Vec<String>>,
 }
 
 /// A run of a project's own tests.

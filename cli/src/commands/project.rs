@@ -98,6 +98,9 @@ pub enum ProjectCommand {
         /// Rewrites to choose from, 1 to 4
         #[arg(long, value_name = "N")]
         candidates: Option<i64>,
+        /// A public name that the rewrite may take out, such as f or C.m; repeatable. All others stay
+        #[arg(long, value_name = "NAME")]
+        may_remove: Vec<String>,
         /// Run the project's own tests before and after, in the sandbox: a program and its arguments, as the last thing on the line
         #[arg(long, num_args = 1.., allow_hyphen_values = true, value_name = "CMD")]
         tests: Option<Vec<String>>,
@@ -183,7 +186,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             let body = ImportBody { source, name, namespace: namespace.clone() };
             let accepted: ProjectAccepted = client.post("/projects/import", &body).await?;
             let view = imported(connection, &accepted.project_id, namespace, output).await?;
-            output.show(&view, |view| format!("{}  {} files, {} bytes", view.project_id, view.files, view.size_bytes))
+            output.show(&view, imported_line)
         }
         ProjectCommand::Ls { namespace, page } => {
             let [limit, cursor] = page.query();
@@ -243,8 +246,9 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             );
             output.show(&client.get::<TrendView>(&place).await?, |trend| for_people(trend::shown(trend)))
         }
-        ProjectCommand::Improve { id, file, instruction, candidates, tests, namespace } => {
-            let body = ImproveBody { file, instruction, model: None, candidates, tests };
+        ProjectCommand::Improve { id, file, instruction, candidates, may_remove, tests, namespace } => {
+            let may_remove = (!may_remove.is_empty()).then_some(may_remove);
+            let body = ImproveBody { file, instruction, model: None, candidates, tests, may_remove };
             let accepted: ProposalAccepted = client.post(&path(&id, "/improve", namespace.clone()), &body).await?;
             let place = path(&id, &format!("/proposals/{}", encode(&accepted.proposal_id)), namespace);
             let proposal = loop {
@@ -305,6 +309,11 @@ fn patch_as_json(patch: &[u8]) -> Result<String, CliError> {
         CliError::new(Exit::Refused, what).hint("leave --json out")
     })?;
     Ok(serde_json::json!({ "patch": text }).to_string())
+}
+
+fn imported_line(view: &ProjectView) -> String {
+    let left_out = if view.skipped > 0 { format!(", {} left out", view.skipped) } else { String::new() };
+    format!("{}  {} files, {} bytes{left_out}", view.project_id, view.files, view.size_bytes)
 }
 
 fn write_to(file: &Path, content: &[u8]) -> Result<(), CliError> {

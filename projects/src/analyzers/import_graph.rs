@@ -9,6 +9,7 @@ use super::script_imports;
 use super::snapshot::Snapshot;
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
+use crate::imports::Imports;
 use crate::language::{Language, named, text};
 
 const TOOL: &str = "imports";
@@ -19,9 +20,11 @@ const MAX_NAMED: usize = 6;
 type Targets<'f> = BTreeMap<&'f str, usize>;
 type Graph<'f> = BTreeMap<&'f str, Targets<'f>>;
 
-pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
+/// Circles, and the whole graph.
+pub(super) fn analyze(snapshot: &Snapshot<'_>) -> (Vec<Finding>, Imports) {
     let graph = graph(snapshot);
-    circles(&graph).into_iter().map(|circle| finding(&circle, &graph)).collect()
+    let found = circles(&graph).into_iter().map(|circle| finding(&circle, &graph)).collect();
+    (found, Imports::new(graph.iter().map(|(file, targets)| (*file, targets.keys().copied()))))
 }
 
 fn finding(circle: &BTreeSet<&str>, graph: &Graph<'_>) -> Finding {
@@ -42,15 +45,11 @@ fn finding(circle: &BTreeSet<&str>, graph: &Graph<'_>) -> Finding {
 
 fn graph<'f>(snapshot: &Snapshot<'f>) -> Graph<'f> {
     let mut graph = Graph::new();
-    for file in snapshot.sources() {
+    for file in snapshot.in_language(|language| language.is_script() || language == Language::Python) {
         let (path, language, source) = (file.path, file.language, file.bytes);
-        let is_script = matches!(language, Language::JavaScript | Language::TypeScript | Language::Tsx);
-        if !is_script && language != Language::Python {
-            continue;
-        }
         let targets: &mut Targets<'_> = graph.entry(path).or_default();
         let Some(tree) = file.tree() else { continue };
-        let found = match is_script {
+        let found = match language.is_script() {
             true => script_imports::targets(path, (language, tree.root_node()), source, snapshot.files()),
             false => of_python(path, tree.root_node(), source, snapshot.files()),
         };
@@ -168,7 +167,7 @@ mod tests {
 
     fn cycles(files: &[(&str, &str)]) -> Vec<(String, usize, String)> {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned().into())).collect::<Files>();
-        analyze(&Snapshot::new(&files)).into_iter().map(|one| (one.file, one.line, one.message)).collect()
+        analyze(&Snapshot::new(&files)).0.into_iter().map(|one| (one.file, one.line, one.message)).collect()
     }
 
     #[test]
@@ -204,6 +203,25 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((found[0].0.as_str(), found[0].1), ("src/a.ts", 2));
         assert!(cycles(&[("a.js", "import './b';\n"), ("b.js", "function f() { require('./a'); }\n")]).is_empty());
+    }
+
+    #[test]
+    fn given_files_that_import_others_when_they_are_looked_at_then_the_graph_has_each_with_what_it_imports() {
+        let files = [
+            ("a.py", "import os\nimport p.b\nfrom p import c\n"),
+            ("p/__init__.py", ""),
+            ("p/b.py", "from . import c\n"),
+            ("p/c.py", ""),
+            ("w/x.ts", "import { y } from './y';\n"),
+            ("w/y.ts", "export const y = 1;\n"),
+        ];
+        let files = files.map(|(path, text)| (path.to_owned(), text.into()));
+        let (_, graph) = analyze(&Snapshot::new(&Files::from(files)));
+        let shown: Vec<(&str, String)> =
+            graph.files.iter().map(|one| (one.file.as_str(), one.imports.join(" "))).collect();
+        let expected = [("a.py", "p/b.py p/c.py"), ("p/b.py", "p/c.py"), ("w/x.ts", "w/y.ts")];
+        assert_eq!(shown, expected.map(|(file, imports)| (file, imports.to_owned())));
+        assert_eq!((graph.count, graph.truncated), (4, false));
     }
 
     #[test]

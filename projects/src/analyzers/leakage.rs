@@ -8,22 +8,28 @@ use crate::language::Language;
 
 pub(super) const TOOL: &str = "leakage";
 
-/// Classes whose `fit` learns from data without a target.
+/// Classes whose `fit` learns from other rows than the one that is transformed (`Normalizer` does not).
 const TRANSFORMERS: &[&str] = &[
     "StandardScaler",
     "MinMaxScaler",
     "RobustScaler",
     "MaxAbsScaler",
-    "Normalizer",
     "QuantileTransformer",
     "PowerTransformer",
     "SimpleImputer",
     "KNNImputer",
     "IterativeImputer",
     "PCA",
+    "IncrementalPCA",
+    "KernelPCA",
+    "FastICA",
+    "NMF",
     "TruncatedSVD",
     "SelectKBest",
     "SelectPercentile",
+    "SelectFromModel",
+    "RFE",
+    "RFECV",
     "VarianceThreshold",
     "TfidfVectorizer",
     "CountVectorizer",
@@ -33,9 +39,9 @@ const TRANSFORMERS: &[&str] = &[
 
 pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for file in snapshot.sources() {
+    for file in snapshot.in_language(|language| language == Language::Python) {
         let (path, source) = (file.path, file.bytes);
-        if file.language != Language::Python || !may_leak(source) {
+        if !may_leak(source) {
             continue;
         }
         let Some(tree) = file.tree() else { continue };
@@ -65,7 +71,17 @@ fn at<'p>(path: &'p str, call: &Call) -> (&'p str, usize, usize) {
 }
 
 /// What takes data apart into those that are learned from and those that are tested on.
-const SPLITS: [&str; 4] = ["train_test_split", "cross_val_score", "cross_val_predict", "cross_validate"];
+const SPLITS: [&str; 9] = [
+    "train_test_split",
+    "cross_val_score",
+    "cross_val_predict",
+    "cross_validate",
+    "learning_curve",
+    "validation_curve",
+    "GridSearchCV",
+    "RandomizedSearchCV",
+    "HalvingGridSearchCV",
+];
 
 fn split(scope: &Scope) -> Option<&Call> {
     scope.calls.iter().find(|call| SPLITS.contains(&call.name.as_str()))
@@ -277,6 +293,12 @@ mod tests {
                 format!("X_train = StandardScaler().fit_transform(X_train)\nscores = {split}(model, X_train, y)\n");
             let piped = format!("model = make_pipeline(StandardScaler(), Ridge())\nscores = {split}(model, X, y)\n");
             assert!(rules(&train).is_empty() && rules(&piped).is_empty(), "{split}");
+            let rows = format!("X = Normalizer().fit_transform(X)\nscores = {split}(model, X, y)\n");
+            assert!(rules(&rows).is_empty(), "{split}: each row is scaled by itself");
+            // What is left is a training part, whatever it is called.
+            let part =
+                format!("a, b = train_test_split(X)\na = PCA(2).fit_transform(a)\nscores = {split}(model, a, y)\n");
+            assert!(rules(&part).is_empty(), "{split}");
         }
     }
 }

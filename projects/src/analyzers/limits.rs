@@ -27,7 +27,7 @@ const LIMITS: &[Limit] = &[
 
 /// Languages whose imports are followed.
 fn has_imports(path: &str) -> bool {
-    matches!(Language::of(path), Some(Language::Python | Language::JavaScript | Language::TypeScript | Language::Tsx))
+    Language::of(path).is_some_and(|language| language.is_script() || language == Language::Python)
 }
 
 /// What an analyzer has to say of files that are too large for it; nothing where there are none.

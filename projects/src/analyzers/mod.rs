@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::copy::Files;
 use crate::finding::{Counts, Finding, sort_worst_first};
+use crate::imports::Imports;
+use crate::language::Language;
 use crate::progress::Progress;
 use crate::settings::ProjectSettings;
 use crate::surface::{Surface, surface};
@@ -39,6 +41,7 @@ mod syntax;
 mod undeclared_go;
 mod undeclared_rust;
 
+use external::Reads;
 pub(crate) use external::{KnownTool, known_tools};
 pub use package_licences::LicenceTable;
 pub(crate) use package_licences::is_vendored;
@@ -103,6 +106,8 @@ pub struct Analyzed {
     pub complexity: BTreeMap<String, usize>,
     /// What the project offers to others.
     pub surface: Surface,
+    /// Which files import which.
+    pub imports: Imports,
 }
 
 /// What the analyzers that only read find. Blocks.
@@ -122,12 +127,19 @@ fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &
         let _ = complexity.set(ways);
         found
     };
+    let graph = OnceLock::new();
+    let imports = |snapshot: &Snapshot<'_>| {
+        let (found, all) = import_graph::analyze(snapshot);
+        // It is set once.
+        let _ = graph.set(all);
+        found
+    };
     let all: [(&str, Analyzer<'_>); 7] = [
         ("syntax", &syntax),
         ("dead-code", &dead_code::analyze),
         ("dependencies", &dependencies::analyze),
         ("leakage", &leakage::analyze),
-        ("imports", &import_graph::analyze),
+        ("imports", &imports),
         ("licences", &licences),
         ("secrets", &secrets),
     ];
@@ -162,7 +174,9 @@ fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &
         (runs, offered.join().unwrap_or_default())
     });
     let complexity = complexity.into_inner().unwrap_or_default();
-    let mut analyzed = Analyzed { complexity, surface: offered, ..Analyzed::default() };
+    // One that broke off leaves none.
+    let imports = graph.into_inner().unwrap_or_default();
+    let mut analyzed = Analyzed { complexity, surface: offered, imports, ..Analyzed::default() };
     for (name, found, took_ms) in runs {
         let mut run = ToolRun { took_ms, ..ToolRun::ran(name, 0) };
         match &found {
@@ -194,18 +208,18 @@ pub async fn analyze(
     gathered(files, None, (sandbox, settings), progress).await
 }
 
-/// What concerns one file: what our own analyzers find in it or elsewhere about it, with the whole project at hand, and what
-/// linters say that look at one file at a time.
+/// What concerns one file: what our own analyzers and type checkers find in it or elsewhere about it, with the whole project at hand,
+/// and what linters say that look at one file at a time. Of public names that nothing uses only those that `may_remove` has.
 pub(crate) async fn of_file(
-    file: &str,
+    (file, may_remove): (&str, &[String]),
     files: &Files,
     sandbox: Option<&Sandbox>,
     settings: &ProjectSettings,
 ) -> Analyzed {
     let settings = ProjectSettings { advisories: None, licences: None, ..settings.clone() };
     let mut about = gathered(files.clone(), Some(file), (sandbox, &settings), &Progress::default()).await;
-    // A rewrite keeps public names, so that it can't mend one that nobody uses.
-    about.findings.retain(|one| one.rule != dead_code::PUBLIC);
+    // A rewrite keeps the other public names, so that it can't mend one that nobody uses.
+    about.findings.retain(|one| one.rule != dead_code::PUBLIC || dead_code::is_about(one, may_remove));
     about
 }
 
@@ -220,10 +234,6 @@ async fn gathered(
     let counted = progress.clone();
     let (folder, table) = (settings.advisories.clone(), settings.licences.clone());
     let (own, file) = (files.clone(), focus.map(str::to_owned));
-    let (reads, files) = match focus {
-        Some(file) => (external::Reads::Files, only(file, &files)),
-        None => (external::Reads::Projects, files),
-    };
     let work = tokio::task::spawn_blocking(move || {
         let look_up = || {
             let begun = Instant::now();
@@ -251,7 +261,7 @@ async fn gathered(
         (analyzed, versions)
     });
     // Ours and those of others side by side.
-    let (external, work) = tokio::join!(external::analyze(&files, reads, (sandbox, settings), progress), work);
+    let (external, work) = tokio::join!(installed(&files, focus, (sandbox, settings), progress), work);
     let (mut analyzed, versions) = match work {
         Ok((analyzed, versions)) => (analyzed, Some(versions)),
         Err(_) => (Analyzed::default(), None),
@@ -260,6 +270,29 @@ async fn gathered(
         analyzed.take(run, found);
     }
     analyzed
+}
+
+/// What installed programs find; with a focus only what concerns that file.
+async fn installed(
+    files: &Files,
+    focus: Option<&str>,
+    (sandbox, settings): (Option<&Sandbox>, &ProjectSettings),
+    progress: &Progress,
+) -> Vec<(ToolRun, Vec<Finding>)> {
+    let Some(file) = focus else {
+        return external::analyze(files, Reads::Projects, (sandbox, settings), progress).await;
+    };
+    let Some(language) = Language::of(file) else { return Vec::new() };
+    let lone = only(file, files);
+    let (mut runs, around) = tokio::join!(
+        external::analyze(&lone, Reads::Files, (sandbox, settings), progress),
+        external::analyze(files, Reads::Around(language), (sandbox, settings), progress),
+    );
+    runs.extend(around);
+    for (_, found) in &mut runs {
+        found.retain(|one| one.concerns(file));
+    }
+    runs
 }
 
 impl Analyzed {
@@ -342,7 +375,7 @@ mod tests {
         .collect();
         let both = [("duplicate-code", "b.py"), ("import-cycle", "a.py")];
         for (file, own) in [("a.py", vec![]), ("b.py", vec![("unused-import", "b.py")])] {
-            let about = of_file(file, &files, None, &ProjectSettings::default()).await;
+            let about = of_file((file, &[]), &files, None, &ProjectSettings::default()).await;
             let mut found: Vec<(&str, &str)> = about
                 .findings
                 .iter()
@@ -351,6 +384,17 @@ mod tests {
                 .collect();
             found.sort_unstable();
             assert_eq!(found, [both.to_vec(), own].concat(), "{file}");
+        }
+    }
+
+    #[tokio::test]
+    async fn given_public_names_that_nothing_uses_when_some_may_go_then_findings_are_about_those_alone() {
+        let text = "def f(): return 1\n\n\ndef g(): return 2\n";
+        let files = Files::from([("a.py".to_owned(), Bytes::from(text))]);
+        for (may_remove, lines) in [(vec![], vec![]), (vec!["g".to_owned()], vec![4])] {
+            let about = of_file(("a.py", &may_remove), &files, None, &ProjectSettings::default()).await;
+            let unused = about.findings.iter().filter(|one| one.rule == dead_code::PUBLIC);
+            assert_eq!(unused.map(|one| one.line).collect::<Vec<usize>>(), lines, "{may_remove:?}");
         }
     }
 

@@ -16,18 +16,45 @@ const MANY: usize = 5;
 /// Beginnings of keys that say whose they are, with how many characters follow at least.
 const KEYS: &[(&str, usize, &str)] = &[
     ("AKIA", 16, "an access key of AWS"),
+    ("ASIA", 16, "an access key of AWS"),
     ("ghp_", 36, "a token of GitHub"),
+    ("gho_", 36, "a token of GitHub"),
+    ("ghs_", 36, "a token of GitHub"),
+    ("ghu_", 36, "a token of GitHub"),
     ("github_pat_", 40, "a token of GitHub"),
     ("glpat-", 20, "a token of GitLab"),
     ("xoxb-", 20, "a token of Slack"),
+    ("xoxp-", 20, "a token of Slack"),
     ("sk_live_", 16, "a key of Stripe"),
+    ("rk_live_", 16, "a key of Stripe"),
     ("sk-proj-", 24, "a key of OpenAI"),
     ("sk-ant-", 24, "a key of Anthropic"),
     ("AIza", 35, "a key of Google"),
+    ("hf_", 34, "a token of Hugging Face"),
+    ("npm_", 36, "a token of npm"),
+    ("pypi-AgEIcHlwaS5vcmc", 50, "a token of PyPI"),
 ];
 
-const NAMES: &[&str] =
-    &["password", "passwd", "secret", "api_key", "apikey", "access_token", "auth_token", "private_key"];
+/// `SECRET_KEY` of Django and `aws_secret_access_key` are among them.
+const NAMES: &[&str] = &[
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "secret_key",
+    "secretkey",
+    "api_key",
+    "apikey",
+    "access_key",
+    "accesskey",
+    "encryption_key",
+    "signing_key",
+    "access_token",
+    "auth_token",
+    "bearer_token",
+    "refresh_token",
+    "private_key",
+];
 const PLACEHOLDERS: &[&str] =
     &["changeme", "example", "your", "xxxx", "placeholder", "dummy", "test", "<", "${", "{{", "...", "***"];
 
@@ -96,7 +123,22 @@ fn keys(line: &str) -> impl Iterator<Item = (usize, usize, &'static str)> {
 
 /// Passwords in a line of settings, or of anything else.
 fn passwords(line: &str, is_settings: bool) -> Vec<&str> {
-    if is_settings { setting(line).into_iter().collect() } else { literals(line) }
+    let mut found = if is_settings { setting(line).into_iter().collect() } else { literals(line) };
+    found.extend(in_addresses(line).filter(|one| !found.contains(one)).collect::<Vec<&str>>());
+    found
+}
+
+/// `postgres://user:password@host`: what stands there between the last two of these signs. One that is the name itself is a default.
+fn in_addresses(line: &str) -> impl Iterator<Item = &str> {
+    line.match_indices("://").filter_map(|(at, sign)| {
+        let rest = &line[at + sign.len()..];
+        let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '/' | '"' | '\'' | '`' | '<' | '>' | ',' | ')'));
+        let (user, _) = rest[..end.unwrap_or(rest.len())].rsplit_once('@')?;
+        let (name, password) = user.split_once(':')?;
+        // What is put together holds a name of a variable.
+        let is_written = !password.contains(['{', '}', '$', '%', '(', '*']) && password != name;
+        (is_written && is_value(password)).then_some(password)
+    })
 }
 
 /// `password = "…"` with something that is no placeholder.
@@ -167,7 +209,9 @@ fn is_secret(left: &str) -> bool {
 
 fn is_value(value: &str) -> bool {
     let lower = value.to_lowercase();
-    value.len() >= 8 && !value.contains(' ') && !PLACEHOLDERS.iter().any(|word| lower.contains(word))
+    // A constant may hold the name of a field.
+    let is_name = NAMES.contains(&lower.as_str());
+    value.len() >= 8 && !value.contains(' ') && !is_name && !PLACEHOLDERS.iter().any(|word| lower.contains(word))
 }
 
 fn people(path: &str, text: &str, found: &mut Vec<Finding>) {
@@ -254,6 +298,16 @@ mod tests {
             ("a.py", "password = 'hunter2hunter2'", true),
             ("a.yml", "password: \"hunter2hunter2\"", true),
             ("a.py", "password = 'your-password'", false),
+            ("a.py", "FIELD_OF_ACCESS_TOKEN = 'access_token'", false),
+            ("settings.py", "SECRET_KEY = 'k3vq8w2m5z0x'", true),
+            ("a.py", "aws_secret_access_key = 'wJalrXUtnFEMI'", true),
+            ("a.py", "db = 'postgres://ann:hunter2hunter2@db/x'", true),
+            ("compose.yml", "URL: redis://:hunter2hunter2@cache:6379/0", true),
+            (".env", "DATABASE_URL=postgres://ann:hunter2hunter2@db/x", true),
+            ("a.py", "db = 'postgres://postgres:postgres@localhost/x'", false),
+            ("a.py", "db = f'postgres://{user}:{word_of_user}@db/x'", false),
+            ("a.sh", "curl https://ann:${PASSWORD_OF_ANN}@host/", false),
+            ("a.md", "see https://host:8080/a@b and http://h.example/x", false),
         ] {
             let expected: &[&str] = if is_found { &["literal-password"] } else { &[] };
             assert_eq!(rules(path, line), expected, "{path} {line}");
@@ -267,6 +321,8 @@ mod tests {
         let lines: Vec<usize> = analyze(&files).into_iter().map(|one| one.line).collect();
         assert_eq!(lines, [2, 4]);
         assert_eq!(secrets_in("a.py", text), ["hunter2hunter2", "hunter3hunter3"]);
+        let both = "password = 'hunter2hunter2'; u = 'ftp://ann:hunter2hunter2@h'; v = 'ftp://ann:hunter3hunter3@h'";
+        assert_eq!(secrets_in("a.py", both), ["hunter2hunter2", "hunter3hunter3"]);
     }
 
     #[test]

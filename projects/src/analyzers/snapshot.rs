@@ -69,6 +69,11 @@ impl<'f> Snapshot<'f> {
         &self.sources
     }
 
+    /// Those of some languages.
+    pub(super) fn in_language(&self, is_wanted: fn(Language) -> bool) -> impl Iterator<Item = &Source<'f>> {
+        self.sources.iter().filter(move |source| is_wanted(source.language))
+    }
+
     /// Those whose path begins so.
     pub(super) fn below(&self, folder: &str) -> &[Source<'f>] {
         let first = self.sources.partition_point(|one| one.path < folder);
@@ -110,6 +115,19 @@ mod tests {
     }
 
     #[test]
+    fn given_sources_of_many_languages_when_some_are_asked_for_then_those_come_in_the_order_of_their_paths() {
+        let files =
+            of(&[("z.py", ""), ("a.ts", ""), ("b.tsx", ""), ("c.js", ""), ("d.go", ""), ("e.md", ""), ("a.py", "")]);
+        let snapshot = Snapshot::new(&files);
+        let paths = |is_wanted: fn(Language) -> bool| {
+            snapshot.in_language(is_wanted).map(|one| one.path).collect::<Vec<&str>>()
+        };
+        assert_eq!(paths(|language| language == Language::Python), ["a.py", "z.py"]);
+        assert_eq!(paths(Language::is_script), ["a.ts", "b.tsx", "c.js"]);
+        assert!(paths(|language| language == Language::Rust).is_empty());
+    }
+
+    #[test]
     fn given_folders_that_begin_alike_when_one_is_asked_for_then_only_its_sources_come() {
         let files = of(&[("a.rs", ""), ("a/b.rs", ""), ("a/b/c.rs", ""), ("a0.rs", ""), ("b/a/d.rs", "")]);
         let snapshot = Snapshot::new(&files);
@@ -146,7 +164,9 @@ mod tests {
             let snapshot = Snapshot::keeping(&files, kept);
             let (syntax, ways) = syntax::analyze(&snapshot);
             let others: [fn(&Snapshot<'_>) -> Vec<Finding>; 4] =
-                [dead_code::analyze, dependencies::analyze, leakage::analyze, import_graph::analyze];
+                [dead_code::analyze, dependencies::analyze, leakage::analyze, |snapshot| {
+                    import_graph::analyze(snapshot).0
+                }];
             let others: Vec<Vec<Finding>> = others.iter().map(|analyze| analyze(&snapshot)).collect();
             (syntax, ways, others, surface(&snapshot))
         };

@@ -7,7 +7,7 @@ use crate::finding::Finding;
 use crate::text::lines_of;
 
 /// Tools that count characters themselves.
-const IN_CHARACTERS: [&str; 7] = ["clippy", "eslint", "pyright", "ruff", "secrets", "tsc", "ty"];
+const IN_CHARACTERS: [&str; 8] = ["clippy", "eslint", "pyright", "ruff", "secrets", "tsc", "ty", "typescript-eslint"];
 const BOM: char = '\u{feff}';
 
 /// Counts the columns of findings anew where a character may have several bytes. In Latin-1 each has one.

@@ -62,6 +62,8 @@ pub(super) struct Package {
     pub(super) client: Client,
     pub(super) wanted: Wanted,
     pub(super) starter: Starter,
+    /// Settings of ours that lie beside it: the name of the file, and its text.
+    pub(super) config: Option<(&'static str, &'static str)>,
     /// Says its version and ends: shows that it starts.
     pub(super) version_argument: &'static str,
 }
@@ -74,6 +76,7 @@ pub(super) static PACKAGES: &[Package] = &[
         client: Client::Pip,
         wanted: Wanted::Requirements(include_str!("../../data/tools/ruff.txt")),
         starter: Starter::Program("site/bin/ruff"),
+        config: None,
         version_argument: "--version",
     },
     Package {
@@ -82,6 +85,7 @@ pub(super) static PACKAGES: &[Package] = &[
         client: Client::Pip,
         wanted: Wanted::Requirements(include_str!("../../data/tools/mypy.txt")),
         starter: Starter::Python("site/bin/mypy"),
+        config: None,
         version_argument: "--version",
     },
     Package {
@@ -93,6 +97,7 @@ pub(super) static PACKAGES: &[Package] = &[
             include_str!("../../data/tools/pyright.lock.json"),
         ),
         starter: Starter::Node("node_modules/pyright/index.js"),
+        config: None,
         version_argument: "--version",
     },
     Package {
@@ -101,6 +106,7 @@ pub(super) static PACKAGES: &[Package] = &[
         client: Client::Pip,
         wanted: Wanted::Requirements(include_str!("../../data/tools/ty.txt")),
         starter: Starter::Program("site/bin/ty"),
+        config: None,
         version_argument: "--version",
     },
     Package {
@@ -112,6 +118,19 @@ pub(super) static PACKAGES: &[Package] = &[
             include_str!("../../data/tools/eslint.lock.json"),
         ),
         starter: Starter::Node("node_modules/eslint/bin/eslint.js"),
+        config: None,
+        version_argument: "--version",
+    },
+    Package {
+        name: "typescript-eslint",
+        version: "8.73.0",
+        client: Client::Npm,
+        wanted: Wanted::Lock(
+            include_str!("../../data/tools/typescript-eslint.package.json"),
+            include_str!("../../data/tools/typescript-eslint.lock.json"),
+        ),
+        starter: Starter::Node("node_modules/eslint/bin/eslint.js"),
+        config: Some(("riverrun.eslint.config.mjs", include_str!("../../data/tools/typescript-eslint.config.mjs"))),
         version_argument: "--version",
     },
     Package {
@@ -123,6 +142,7 @@ pub(super) static PACKAGES: &[Package] = &[
             include_str!("../../data/tools/typescript.lock.json"),
         ),
         starter: Starter::Node("node_modules/typescript/bin/tsc"),
+        config: None,
         version_argument: "--version",
     },
     Package {
@@ -131,6 +151,7 @@ pub(super) static PACKAGES: &[Package] = &[
         client: Client::Go,
         wanted: Wanted::Module("honnef.co/go/tools/cmd/staticcheck"),
         starter: Starter::Program("bin/staticcheck"),
+        config: None,
         version_argument: "-version",
     },
 ];
@@ -161,8 +182,16 @@ mod tests {
                     let manifest: serde_json::Value = serde_json::from_str(manifest).unwrap();
                     let lock: serde_json::Value = serde_json::from_str(lock).unwrap();
                     assert_eq!(lock["packages"][""]["dependencies"], manifest["dependencies"], "{}", package.name);
-                    let versions: Vec<_> = manifest["dependencies"].as_object().unwrap().values().collect();
-                    assert_eq!(versions, [package.version], "{}", package.name);
+                    let wanted = manifest["dependencies"].as_object().unwrap();
+                    let own = wanted.get(package.name).or(wanted.values().next().filter(|_| wanted.len() == 1));
+                    assert_eq!(own.unwrap(), package.version, "{}", package.name);
+                    for (name, version) in wanted {
+                        let locked = &lock["packages"][format!("node_modules/{name}")]["version"];
+                        assert_eq!(locked, version, "{} {name}", package.name);
+                        // What is a tool of its own, too, is the same one.
+                        let alone = super::package(name).map(|tool| tool.version);
+                        assert!(alone.is_none_or(|alone| version == alone), "{} {name}", package.name);
+                    }
                     for (path, one) in lock["packages"].as_object().unwrap().iter().filter(|(path, _)| !path.is_empty())
                     {
                         let hash = one["integrity"].as_str().unwrap_or_default();

@@ -95,7 +95,7 @@ pub(super) struct Ready {
 /// # Errors
 /// When the client is not installed, or nothing can be written.
 pub(super) async fn ready(package: &Package, place: &Path) -> Result<Ready, ProjectError> {
-    for (name, text) in lock_files(package.wanted) {
+    for (name, text) in lock_files(package.wanted).into_iter().chain(package.config) {
         std::fs::write(place.join(name), text).map_err(|error| super::no_place(place, &error))?;
     }
     match package.client {

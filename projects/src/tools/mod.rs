@@ -51,6 +51,8 @@ pub(crate) struct Installed {
     pub(crate) environment: BTreeMap<String, String>,
     /// What it reads besides what it checks.
     pub(crate) read: Vec<PathBuf>,
+    /// Settings of ours.
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// A linter or type checker, and where it is.
@@ -84,7 +86,7 @@ pub fn entries(settings: &ProjectSettings) -> Vec<ToolEntry> {
 fn entry(tool: KnownTool, settings: &ProjectSettings) -> ToolEntry {
     let package = package(tool.name);
     let installed = installed(settings.tools.as_deref(), tool.name);
-    let on_path = on_path(tool.program);
+    let on_path = on_path(tool.program).filter(|_| !tool.is_private);
     let status = match (&installed, &on_path) {
         (Some(_), _) => "installed",
         (None, Some(_)) => "path",
@@ -121,11 +123,15 @@ pub(crate) fn fix(name: &str, otherwise: &str) -> String {
     }
 }
 
-/// A tool of the folder; `None` when it is not there, or what runs it is gone.
+/// A tool of the folder; `None` when it is not there, or what runs it or its settings are gone.
 pub(crate) fn installed(folder: Option<&Path>, name: &str) -> Option<Installed> {
-    let own = folder?.join(package(name)?.name);
+    let package = package(name)?;
+    let own = folder?.join(package.name);
     let manifest: Manifest = serde_json::from_slice(&std::fs::read(own.join(MANIFEST)).ok()?).ok()?;
-    started_by(&own, manifest)
+    let found = started_by(&own, manifest)?;
+    let config = package.config.map(|(file, _)| own.join(file));
+    let is_whole = config.as_ref().is_none_or(|path| path.is_file());
+    is_whole.then_some(Installed { config, ..found })
 }
 
 fn started_by(own: &Path, manifest: Manifest) -> Option<Installed> {
@@ -149,7 +155,7 @@ fn started_by(own: &Path, manifest: Manifest) -> Option<Installed> {
         environment.insert("PYTHONPATH".to_owned(), own.join("site").display().to_string());
         environment.insert("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned());
     }
-    Some(Installed { version: manifest.version, program, first, environment, read })
+    Some(Installed { version: manifest.version, program, first, environment, read, config: None })
 }
 
 fn manifest_of(package: &Package, interpreter: Option<PathBuf>) -> Manifest {

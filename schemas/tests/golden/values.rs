@@ -225,6 +225,7 @@ pub(super) fn projects() -> (Vec<ProjectCommand>, Vec<ProjectEvent>) {
             model: Some("model".into()),
             candidates: 3,
             tests: vec!["tests".into()],
+            may_remove: vec!["may_remove".into()],
             at: 1_700_000_000_000,
         }
         .into(),

@@ -190,6 +190,7 @@ FLAGS = {
         project import --name
         project improve --instruction
         project improve --candidates
+        project improve --may-remove
         project improve --tests
         warehouse query --limit
         warehouse query --csv

@@ -3297,6 +3297,25 @@ export interface components {
             /** @description A folder or `.zip` on the server, or the https address of a repository. */
             source: string;
         };
+        /** @description A file with the files of its project that it imports. */
+        ImporterView: {
+            /** @description Its path. */
+            file: string;
+            /** @description In order, each once. */
+            imports: string[];
+        };
+        /** @description Which files of a project import which when they are loaded: of Python, JavaScript and TypeScript. */
+        ImportsView: {
+            /**
+             * Format: int64
+             * @description How many.
+             */
+            count: number;
+            /** @description By file; files that import none are left out. */
+            files: components["schemas"]["ImporterView"][];
+            /** @description Whether some are only counted. */
+            truncated: boolean;
+        };
         /** @description What to improve. */
         ImproveBody: {
             /**
@@ -3308,6 +3327,8 @@ export interface components {
             file: string;
             /** @description What is wanted; the findings are corrected when left out. */
             instruction?: string | null;
+            /** @description Public names of the file that the rewrite may take out, such as `f` or `C.m`, at most 100; it keeps all when left out. */
+            may_remove?: string[] | null;
             /** @description The model; the default one when left out. */
             model?: string | null;
             /** @description Program and arguments of the project's own tests, which are run in the sandbox before and after; none when left out. */
@@ -5065,6 +5086,7 @@ export interface components {
             findings: components["schemas"]["FindingView"][];
             /** @description Whether some are only counted: a report lists the worst 5,000 of an analyzer. */
             findings_truncated: boolean;
+            imports?: components["schemas"]["ImportsView"] | null;
             /** @description Figures by name. */
             metrics: {
                 [key: string]: number;

@@ -4,7 +4,7 @@ use axum::Json as Reply;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use riverrun_projects::own_tests;
+use riverrun_projects::{improve as rewriting, own_tests};
 use riverrun_schemas::projects::{ApplyProposal, ImproveFile, ProjectCommand, RevertFile};
 use riverrun_schemas::{ChangeId, ProposalId, now_ms};
 use riverrun_stores::StoreError;
@@ -13,7 +13,7 @@ use riverrun_stores::read_models::{PageRequest, Timestamp};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{ListQuery, MAX_TEXT, PATIENCE, project, send, tree};
+use super::{ListQuery, MAX_TEXT, PATIENCE, copies, project, send, tree};
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Query, id};
 use crate::prefer::Patience;
@@ -48,6 +48,7 @@ async fn improve(
     let row = project(&state, query.namespace.as_deref(), &text).await?;
     let candidates = body.candidates.unwrap_or(1);
     let tests = body.tests.unwrap_or_default();
+    let may_remove = body.may_remove.unwrap_or_default();
     let mut checks = Checks::default();
     checks.text("file", &body.file, MAX_TEXT);
     checks.require(
@@ -55,8 +56,18 @@ async fn improve(
         "candidates",
         format!("is {candidates}, which is not between 1 and 4"),
     );
+    checks.require(
+        may_remove.len() <= rewriting::MAX_NAMES,
+        "may_remove",
+        format!("has {} names, which are more than {}", may_remove.len(), rewriting::MAX_NAMES),
+    );
     checks.finish()?;
-    tree(&state, &row).await?.entry(&body.file)?;
+    let tree = tree(&state, &row).await?;
+    // A file that is too large for a rewrite is refused by the analyzer, whatever names are in it.
+    if tree.entry(&body.file)?.size_bytes <= rewriting::MAX_BYTES as u64 && !may_remove.is_empty() {
+        let content = copies(&state).file(&tree, &body.file).await?;
+        rewriting::check_names(&body.file, &content, &may_remove)?;
+    }
     if !tests.is_empty() {
         own_tests::check(&tests, &state.core().config().projects.programs)?;
     }
@@ -74,6 +85,7 @@ async fn improve(
         model: body.model,
         candidates,
         tests,
+        may_remove,
         at: now_ms(),
     };
     send(&state, command.into()).await?;

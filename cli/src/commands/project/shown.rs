@@ -80,6 +80,9 @@ pub(super) fn report(report: &ReportView) -> String {
         text.push_str(&format!("\n{} names that others can use", surface.count));
         text.push_str(&report.surface_change.as_ref().map(trend::names).unwrap_or_default());
     }
+    if let Some(imports) = report.imports.as_ref().filter(|imports| imports.count > 0) {
+        text.push_str(&format!("\n{} imports between its files", imports.count));
+    }
     // One that ran and has something to tell did not do all of it.
     for tool in report.tools.iter().filter(|tool| tool.status != "ran" || tool.detail.is_some()) {
         let why: Vec<&str> = [tool.detail.as_deref(), tool.fix.as_deref()].into_iter().flatten().collect();

@@ -8,7 +8,7 @@ use tree_sitter::Node;
 
 use super::limits::MAX_PARSED;
 use super::package_licences::is_vendored;
-use super::snapshot::{Snapshot, Source};
+use super::snapshot::Snapshot;
 use crate::copy::Files;
 use crate::definitions::Definition;
 use crate::finding::{Finding, Severity};
@@ -68,12 +68,9 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     found
 }
 
-/// The files of some languages.
-fn in_language<'s, 'f>(
-    snapshot: &'s Snapshot<'f>,
-    is_wanted: fn(Language) -> bool,
-) -> impl Iterator<Item = &'s Source<'f>> {
-    snapshot.sources().iter().filter(move |source| is_wanted(source.language))
+/// Whether a finding of [`PUBLIC`] is about one of these names, with which its message ends.
+pub(super) fn is_about(one: &Finding, names: &[String]) -> bool {
+    one.message.rsplit(' ').next().is_some_and(|last| names.iter().any(|name| name == last))
 }
 
 /// Whether people of this project keep a file. What generators make has a mark (<https://go.dev/s/generatedcode>, `@generated`).

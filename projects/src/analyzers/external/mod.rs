@@ -22,8 +22,11 @@ use crate::tools::{fix, installed};
 use read::Said;
 use table::{Again, TOOLS, Tool};
 
+mod elements;
 mod read;
 mod table;
+#[cfg(test)]
+mod tests;
 
 /// How long one may take.
 const MAX_TIME: Duration = Duration::from_secs(120);
@@ -41,6 +44,19 @@ pub(super) enum Reads {
     Projects,
     /// Each by itself: only tools whose judgement needs no other file.
     Files,
+    /// All files together, by tools of one language that need the others, but for those that build the project.
+    Around(Language),
+}
+
+impl Reads {
+    /// Whether a tool is one of them.
+    fn takes(self, tool: &Tool) -> bool {
+        match self {
+            Self::Projects => true,
+            Self::Files => tool.by_file,
+            Self::Around(language) => !tool.by_file && !tool.executes && tool.languages.contains(&language),
+        }
+    }
 }
 
 /// What is to be done about one tool.
@@ -57,6 +73,8 @@ struct Start {
     first: Vec<String>,
     environment: BTreeMap<String, String>,
     read: Vec<PathBuf>,
+    /// Settings of ours.
+    config: Option<PathBuf>,
     /// A version in the folder of our own, and not one of the `PATH`.
     is_private: bool,
 }
@@ -67,6 +85,8 @@ pub(crate) struct KnownTool {
     pub(crate) name: &'static str,
     pub(crate) program: &'static str,
     pub(crate) languages: Vec<&'static str>,
+    /// Whether the one of the `PATH` is of no use.
+    pub(crate) is_private: bool,
     /// What installs it by hand.
     pub(crate) install: &'static str,
 }
@@ -76,7 +96,8 @@ pub(crate) fn known_tools() -> impl Iterator<Item = KnownTool> {
     TOOLS.iter().map(|tool| {
         let mut languages: Vec<&'static str> = tool.languages.iter().map(|language| language.name()).collect();
         languages.dedup();
-        KnownTool { name: tool.name, program: tool.program, languages, install: tool.install }
+        let (program, is_private) = (tool.program, tool.is_private);
+        KnownTool { name: tool.name, program, languages, is_private, install: tool.install }
     })
 }
 
@@ -100,7 +121,7 @@ pub(super) async fn analyze(
         let start = located(tool, around.tools).filter(|_| around.programs.allows(tool.program))?;
         Some(u8::from(!start.is_private))
     };
-    let chosen = choose(&languages, rank).into_iter().filter(|tool| reads == Reads::Projects || tool.by_file);
+    let chosen = choose(&languages, rank).into_iter().filter(|tool| reads.takes(tool));
     let plans: Vec<(&Tool, Plan)> = chosen.map(|tool| (tool, plan(tool, files, &around))).collect();
     progress.expect(plans.len());
     let begins = plans.iter().any(|(_, plan)| matches!(plan, Plan::Run(_)));
@@ -119,6 +140,9 @@ pub(super) async fn analyze(
         if executes { building.push(work) } else { reading.push(work) }
     }
     let mut runs = join_all(reading).await;
+    for (_, found) in runs.iter_mut().filter(|(run, _)| run.name == "eslint") {
+        elements::drop_used(files, found);
+    }
     // What builds writes into the folder: only when nobody reads there any more.
     for work in building {
         runs.push(work.await);
@@ -156,10 +180,11 @@ fn located(tool: &Tool, folder: Option<&Path>) -> Option<Start> {
             first: own.first,
             environment: own.environment,
             read: own.read,
+            config: own.config,
             is_private: true,
         },
         None => {
-            let program = on_path(tool.program)?;
+            let program = on_path(tool.program).filter(|_| !tool.is_private)?;
             Start { read: homes(&program), program, ..Start::default() }
         }
     };
@@ -197,7 +222,8 @@ fn plan(tool: &Tool, files: &Files, around: &Surroundings<'_>) -> Plan {
         return tell("skipped", format!("{} is not allowed{why}", tool.program), &fix);
     }
     let Some(start) = located(tool, around.tools) else {
-        return tell("missing", format!("{} is not installed", tool.program), &fix(tool.name, tool.install));
+        let what = if tool.is_private { tool.name } else { tool.program };
+        return tell("missing", format!("{what} is not installed"), &fix(tool.name, tool.install));
     };
     if let Some(file) = tool.needs.filter(|file| !files.contains_key(*file)) {
         return tell(
@@ -290,15 +316,21 @@ async fn call(tool: &Tool, begin: &Start, more: &[&str], folder: &Path, sandbox:
         processes: 256,
         ..Confinement::default()
     };
-    let mut arguments = begin.first.clone();
-    arguments.extend((tool.arguments)(&folder.display().to_string()));
-    arguments.extend(more.iter().map(|one| (*one).to_owned()));
+    let arguments = arguments(tool, begin, more, folder);
     let program = begin.program.clone();
     let invocation = Invocation { program, arguments, environment, stdin: None, confinement, max_output: MAX_OUTPUT };
     match tokio::time::timeout(MAX_TIME, sandbox.run_in(invocation, folder)).await {
         Err(_) => Err(format!("no answer within {} s", MAX_TIME.as_secs())),
         Ok(answer) => answer.map_err(|error| error.to_string()),
     }
+}
+
+fn arguments(tool: &Tool, begin: &Start, more: &[&str], folder: &Path) -> Vec<String> {
+    let mut all = begin.first.clone();
+    all.extend(begin.config.iter().flat_map(|config| ["--config".to_owned(), config.display().to_string()]));
+    all.extend((tool.arguments)(&folder.display().to_string()));
+    all.extend(more.iter().map(|one| (*one).to_owned()));
+    all
 }
 
 /// Where the toolchains of Rust are, when rustup keeps them.
@@ -325,132 +357,11 @@ fn understood(tool: &Tool, finished: &Finished, place: &str) -> (ToolRun, Vec<Fi
         let is_broken = one.rule.ends_with("syntax");
         one.fix = Some(if is_broken { "correct the syntax".to_owned() } else { (tool.advice)(&one.rule) });
     }
-    (ToolRun::ran(tool.name, found.len()), found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tool(name: &str) -> &'static Tool {
-        TOOLS.iter().find(|tool| tool.name == name).unwrap()
-    }
-
-    fn finished(code: i32, stdout: &str, stderr: &str) -> Finished {
-        Finished { code: Some(code), signal: None, stdout: stdout.into(), stderr: stderr.into() }
-    }
-
-    #[test]
-    fn given_tools_of_one_job_when_they_are_chosen_then_the_first_that_is_there_runs_and_none_is_said_once() {
-        let python = BTreeSet::from([Language::Python]);
-        let names = |rank: &dyn Fn(&Tool) -> Option<u8>| -> Vec<&str> {
-            choose(&python, rank).iter().map(|tool| tool.name).collect()
-        };
-        assert_eq!(names(&|_| Some(1)), ["ruff", "mypy"]);
-        assert_eq!(names(&|_| None), ["ruff", "mypy"]);
-        assert_eq!(names(&|tool| (tool.name == "ty").then_some(1)), ["ruff", "ty"]);
-        // One that was installed on request goes before one of the `PATH`.
-        assert_eq!(names(&|tool| Some(u8::from(tool.name != "pyright"))), ["ruff", "pyright"]);
-        assert!(choose(&BTreeSet::new(), |_| Some(0)).is_empty());
-    }
-
-    #[test]
-    fn given_a_tool_that_is_not_allowed_when_it_is_planned_then_it_is_skipped_and_said() {
-        let files = Files::new();
-        let around = Surroundings { sandbox: None, programs: &Programs::named([]), tools: None };
-        for tool in TOOLS {
-            let Plan::Tell(run) = plan(tool, &files, &around) else { panic!("{} runs", tool.name) };
-            assert_eq!((run.status.as_str(), run.name.as_str()), ("skipped", tool.name));
-            assert!(run.detail.is_some() && run.fix.unwrap().contains("RIVERRUN_PROJECT_PROGRAMS"));
-        }
-        assert!(!Programs::default().allows("cargo-clippy"), "it executes build scripts");
-    }
-
-    #[test]
-    fn given_answers_that_are_none_when_they_are_read_then_the_tool_failed_and_is_not_clean() {
-        for tool in TOOLS {
-            for (code, stdout, stderr) in
-                [(70, "", "out of memory"), (101, "", "broken"), (1, "\u{1b}[1mno such option", "")]
-            {
-                let (run, found) = understood(tool, &finished(code, stdout, stderr), "/tmp/x");
-                assert_eq!((run.status.as_str(), found.len()), ("failed", 0), "{} {code} {stdout}", tool.name);
-            }
-        }
-    }
-
-    #[test]
-    fn given_modules_of_one_name_when_mypy_breaks_off_then_it_is_called_once_more_and_otherwise_not() {
-        let (mypy, said) =
-            (tool("mypy"), "a/setup.py: error: Duplicate module named \"setup\" (also at \"b/setup.py\")\n");
-        let again = mypy.again.as_ref().unwrap();
-        assert!(breaks_off(mypy, again, &finished(2, said, "")) && breaks_off(mypy, again, &finished(2, "", said)));
-        assert!(!breaks_off(mypy, again, &finished(1, said, "")), "it is an answer");
-        assert!(!breaks_off(mypy, again, &finished(2, "", "out of memory")));
-    }
-
-    #[test]
-    fn given_packages_that_staticcheck_can_not_load_when_it_is_read_then_it_failed_and_is_not_clean() {
-        let broken = r#"{"code":"compile","severity":"error","location":{"file":"e.go","line":1,"column":1},"end":{"file":"","line":0,"column":0},"message":"could not import x"}"#;
-        let (run, found) = understood(tool("staticcheck"), &finished(1, broken, ""), "/tmp/x");
-        assert_eq!((run.status.as_str(), found.len()), ("failed", 0));
-        assert_eq!(understood(tool("staticcheck"), &finished(0, "", ""), "/tmp/x").0.status, "ran");
-    }
-
-    #[test]
-    fn given_a_tool_of_the_folder_of_our_own_when_it_is_located_then_it_goes_before_the_path() {
-        let folder = tempfile::tempdir().unwrap();
-        let own = folder.path().join("go-vet");
-        std::fs::create_dir(&own).unwrap();
-        assert!(located(tool("go-vet"), Some(folder.path())).is_none_or(|found| !found.is_private));
-        let ruff = folder.path().join("ruff/site/bin/ruff");
-        std::fs::create_dir_all(ruff.parent().unwrap()).unwrap();
-        std::fs::write(&ruff, "").unwrap();
-        let manifest = r#"{"version":"1","starter":"site/bin/ruff","interpreter":null,"python":false}"#;
-        std::fs::write(folder.path().join("ruff/installed.json"), manifest).unwrap();
-        let found = located(tool("ruff"), Some(folder.path())).unwrap();
-        assert!(found.is_private && found.program == ruff && found.read.contains(&folder.path().join("ruff")));
-        assert!(found.environment["PATH"].starts_with(&*ruff.parent().unwrap().display().to_string()));
-        assert!(located(tool("ruff"), None).is_none_or(|found| !found.is_private));
-    }
-
-    #[test]
-    fn given_answers_of_each_tool_when_they_are_read_then_place_rule_and_message_are_theirs() {
-        let ruff = r#"[{"code":"F401","filename":"/tmp/x/a.py","location":{"row":1,"column":8},"message":"unused","fix":{"message":"remove"}}]"#;
-        let pyright = r#"{"generalDiagnostics":[{"file":"/tmp/x/a.py","severity":"error","message":"m","range":{"start":{"line":1,"character":9}},"rule":"reportCall"},
-            {"file":"/tmp/x/a.py","severity":"error","message":"m","range":{"start":{"line":1,"character":9}},"rule":"reportMissingImports"}]}"#;
-        let eslint = r#"[{"filePath":"/tmp/x/a.js","messages":[{"ruleId":"no-empty","severity":2,"message":"Empty.","line":2,"column":3},{"ruleId":null,"fatal":true,"severity":2,"message":"p","line":1,"column":1}]}]"#;
-        let tsc = "src/a.ts(3,7): error TS2322: Type 'string' is not assignable.\nsrc/a.ts(1,1): error TS2307: Cannot find module 'y'.\n";
-        let vet = "{\"m\":{\"printf\":[{\"posn\":\"/tmp/x/d.go:5:24\",\"message\":\"wrong type\"}]}}\n{\"n\":{}}\n";
-        let staticcheck = r#"{"code":"SA5009","severity":"error","location":{"file":"/tmp/x/d.go","line":8,"column":13},"end":{"file":"/tmp/x/d.go","line":8,"column":17},"message":"Printf format %d has arg #1 of wrong type string"}"#;
-        let clippy = r#"{"reason":"compiler-artifact"}
-{"reason":"compiler-message","message":{"level":"warning","message":"needless","code":{"code":"clippy::needless_return"},"spans":[{"is_primary":true,"file_name":"src/lib.rs","line_start":4,"column_start":5}],"children":[]}}
-{"reason":"build-finished","success":true}"#;
-        for (name, code, stdout, rule, place) in [
-            ("ruff", 0, ruff, "F401", ("a.py", 1, 8)),
-            ("mypy", 1, "a.py:2:10: error: Bad  [assignment]\n", "assignment", ("a.py", 2, 10)),
-            ("pyright", 1, pyright, "reportCall", ("a.py", 2, 10)),
-            (
-                "ty",
-                0,
-                "a.py:2:10: error[invalid-assignment] Bad\nFound 1 diagnostic\n",
-                "invalid-assignment",
-                ("a.py", 2, 10),
-            ),
-            ("eslint", 1, eslint, "no-empty", ("a.js", 2, 3)),
-            ("tsc", 1, tsc, "TS2322", ("src/a.ts", 3, 7)),
-            ("go-vet", 0, vet, "printf", ("d.go", 5, 24)),
-            ("staticcheck", 1, staticcheck, "SA5009", ("d.go", 8, 13)),
-            ("clippy", 0, clippy, "clippy::needless_return", ("src/lib.rs", 4, 5)),
-        ] {
-            let (run, found) = understood(tool(name), &finished(code, stdout, ""), "/tmp/x");
-            assert_eq!((run.status.as_str(), run.findings), ("ran", 1), "{name}: {run:?}");
-            let one = &found[0];
-            assert_eq!((one.tool.as_str(), one.rule.as_str()), (name, rule));
-            assert_eq!((one.file.as_str(), one.line, one.column), place, "{name}");
-            assert!(!one.message.is_empty(), "{name}");
-            let fix = one.fix.as_deref().unwrap_or_default();
-            let is_told = matches!(name, "ruff" | "tsc") || fix.contains(rule.trim_start_matches("clippy::"));
-            assert!(!fix.is_empty() && is_told, "{name}: {fix}");
-        }
-    }
+    let mut run = ToolRun::ran(tool.name, found.len());
+    let unread = tool.unread.map_or(0, |count| count(&said));
+    run.detail = (unread > 0).then(|| {
+        let files = if unread == 1 { "file" } else { "files" };
+        format!("{unread} {files} left out: it does not understand the syntax")
+    });
+    (run, found)
 }

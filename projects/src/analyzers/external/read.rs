@@ -126,18 +126,39 @@ pub(super) fn pyright(said: &Said<'_>) -> Option<Vec<Finding>> {
     Some(answer["generalDiagnostics"].as_array()?.iter().filter_map(finding).collect())
 }
 
-/// A list of files with their messages. That a file does not parse is said by the analyzer of syntax.
+/// What ESLint says of JavaScript.
 pub(super) fn eslint(said: &Said<'_>) -> Option<Vec<Finding>> {
+    of_eslint("eslint", said)
+}
+
+/// What it says of TypeScript.
+pub(super) fn typescript_eslint(said: &Said<'_>) -> Option<Vec<Finding>> {
+    of_eslint("typescript-eslint", said)
+}
+
+/// The files that ESLint does not parse.
+pub(super) fn not_parsed(said: &Said<'_>) -> usize {
+    let list: Vec<Value> = serde_json::from_str(said.stdout).unwrap_or_default();
+    let is_broken = |one: &&Value| one["messages"].as_array().into_iter().flatten().any(|told| told["fatal"] == true);
+    list.iter().filter(is_broken).count()
+}
+
+/// A list of files with their messages. That a file does not parse is said by the analyzer of syntax; that a comment names a rule of a
+/// plugin which is not used here says nothing of the project.
+fn of_eslint(tool: &str, said: &Said<'_>) -> Option<Vec<Finding>> {
     let list: Vec<Value> = serde_json::from_str(said.stdout).ok()?;
     let mut found = Vec::new();
     for one in &list {
         let file = said.short(one["filePath"].as_str()?);
         for message in one["messages"].as_array()? {
             let Some(rule) = message["ruleId"].as_str() else { continue };
+            if word(&message["message"]).starts_with("Definition for rule ") {
+                continue;
+            }
             let severity = if message["severity"] == 2 { Severity::Medium } else { Severity::Low };
             let at = (file, number(&message["line"]), number(&message["column"]));
             let fix = word(&message["suggestions"][0]["desc"]);
-            found.push(Finding::new(("eslint", rule, severity), at, word(&message["message"]), fix));
+            found.push(Finding::new((tool, rule, severity), at, word(&message["message"]), fix));
         }
     }
     Some(found)

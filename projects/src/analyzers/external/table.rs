@@ -32,6 +32,8 @@ pub(super) struct Tool {
     pub(super) by_file: bool,
     /// Whether it executes code of the project: build scripts, macros.
     pub(super) executes: bool,
+    /// Whether only the one of the folder of our own will do, which comes with settings and what these need.
+    pub(super) is_private: bool,
     /// Its arguments, from the folder that it reads and begins in. Settings of the project are not read.
     pub(super) arguments: fn(&str) -> Vec<String>,
     /// Its environment.
@@ -42,6 +44,8 @@ pub(super) struct Tool {
     pub(super) again: Option<Again>,
     /// Reads its answer; `None` when it is none.
     pub(super) read: fn(&Said<'_>) -> Option<Vec<Finding>>,
+    /// Counts the files that it says it did not understand, and of which it therefore says nothing.
+    pub(super) unread: Option<fn(&Said<'_>) -> usize>,
     /// What installs it.
     pub(super) install: &'static str,
     /// What to do about a finding of a rule when it does not say so itself.
@@ -101,6 +105,7 @@ const GO_ALONE: &[(&str, &str)] = &[
 ];
 
 const PYTHON: &[Language] = &[Language::Python];
+const TYPESCRIPT: &[Language] = &[Language::TypeScript, Language::Tsx];
 
 /// The tools; of those with one job the one that is preferred first.
 pub(super) static TOOLS: &[Tool] = &[
@@ -113,6 +118,7 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: None,
         by_file: true,
         executes: false,
+        is_private: false,
         arguments: |place| {
             list(&["check", "--isolated", "--no-cache", "--exit-zero", "--output-format", "json", place])
         },
@@ -120,6 +126,7 @@ pub(super) static TOOLS: &[Tool] = &[
         done: &[0],
         again: None,
         read: read::ruff,
+        unread: None,
         install: "pip install ruff",
         advice: |rule| format!("`ruff rule {rule}` explains it and shows what is right"),
     },
@@ -132,6 +139,7 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: None,
         by_file: false,
         executes: false,
+        is_private: false,
         arguments: |place| {
             list(&[
                 "--config-file=",
@@ -153,6 +161,7 @@ pub(super) static TOOLS: &[Tool] = &[
             told: "modules are named by their folders, since several have the same name",
         }),
         read: read::mypy,
+        unread: None,
         install: "pip install mypy",
         advice: |rule| format!("correct the types, or say that it is meant: # type: ignore[{rule}]"),
     },
@@ -165,12 +174,14 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: None,
         by_file: false,
         executes: false,
+        is_private: false,
         arguments: |place| list(&["--outputjson", place]),
         // It asks Python for its folders: not for a module of the project that has the name of one of them.
         environment: &[("PYTHONSAFEPATH", "1")],
         done: &[0, 1],
         again: None,
         read: read::pyright,
+        unread: None,
         install: "pip install pyright",
         advice: |rule| format!("correct the types, or say that it is meant: # pyright: ignore[{rule}]"),
     },
@@ -183,6 +194,7 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: None,
         by_file: false,
         executes: false,
+        is_private: false,
         arguments: |place| {
             list(&["check", "--output-format", "concise", "--color", "never", "--no-progress", "--exit-zero", place])
         },
@@ -190,6 +202,7 @@ pub(super) static TOOLS: &[Tool] = &[
         done: &[0],
         again: None,
         read: read::ty,
+        unread: None,
         install: "pip install ty",
         advice: |rule| format!("correct the types, or say that it is meant: # ty: ignore[{rule}]"),
     },
@@ -202,32 +215,60 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: None,
         by_file: true,
         executes: false,
+        is_private: false,
         arguments: |_| {
             let rules = ESLINT_RULES.iter().flat_map(|rule| ["--rule".to_owned(), format!("{rule}: error")]);
             let fixed = ["--no-config-lookup", "--no-error-on-unmatched-pattern", "--format", "json"];
-            list(&fixed).into_iter().chain(rules).chain([".".to_owned()]).collect()
+            // Elements stand in files of either name.
+            let elements = ["--ext", ".jsx", "--parser-options", "ecmaFeatures:{jsx:true}"];
+            list(&fixed).into_iter().chain(list(&elements)).chain(rules).chain([".".to_owned()]).collect()
         },
         environment: &[],
         done: &[0, 1],
         again: None,
         read: read::eslint,
-        install: "npm install --global eslint (9 or later)",
-        advice: |rule| format!("https://eslint.org/docs/latest/rules/{rule} shows what is right"),
+        unread: Some(read::not_parsed),
+        install: "npm install --global eslint (9.21 or later)",
+        advice: of_eslint,
+    },
+    Tool {
+        name: "typescript-eslint",
+        program: "eslint",
+        job: "lint typescript",
+        helper: None,
+        languages: TYPESCRIPT,
+        needs: None,
+        by_file: true,
+        executes: false,
+        is_private: true,
+        arguments: |_| {
+            let fixed = ["--no-config-lookup", "--no-error-on-unmatched-pattern", "--format", "json"];
+            list(&fixed).into_iter().chain(["**/*.{ts,tsx,mts,cts}".to_owned()]).collect()
+        },
+        environment: &[],
+        done: &[0, 1],
+        again: None,
+        read: read::typescript_eslint,
+        unread: Some(read::not_parsed),
+        install: "riverrun project tools install typescript-eslint",
+        advice: of_eslint,
     },
     Tool {
         name: "tsc",
         program: "tsc",
         job: "types typescript",
         helper: None,
-        languages: &[Language::TypeScript, Language::Tsx],
+        languages: TYPESCRIPT,
         needs: None,
         by_file: false,
         executes: false,
+        is_private: false,
         arguments: |_| list(&["--project", TSCONFIG, "--pretty", "false"]),
         environment: &[],
         done: &[0, 1, 2],
         again: None,
         read: read::tsc,
+        unread: None,
         install: "npm install --global typescript",
         advice: |_| "correct the types, or say that it is meant: // @ts-expect-error".to_owned(),
     },
@@ -240,11 +281,13 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: Some("go.mod"),
         by_file: false,
         executes: false,
+        is_private: false,
         arguments: |_| list(&["vet", "-json", "./..."]),
         environment: GO_ALONE,
         done: &[0],
         again: None,
         read: read::go_vet,
+        unread: None,
         install: "install Go (1.26 or later): https://go.dev/dl",
         advice: |rule| format!("`go tool vet help {rule}` explains it"),
     },
@@ -257,11 +300,13 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: Some("go.mod"),
         by_file: false,
         executes: false,
+        is_private: false,
         arguments: |_| list(&["-f", "json", "./..."]),
         environment: GO_ALONE,
         done: &[0, 1],
         again: None,
         read: read::staticcheck,
+        unread: None,
         install: "go install honnef.co/go/tools/cmd/staticcheck@v0.8.2",
         advice: |rule| format!("`staticcheck -explain {rule}` explains it and shows what is right"),
     },
@@ -274,15 +319,25 @@ pub(super) static TOOLS: &[Tool] = &[
         needs: Some("Cargo.toml"),
         by_file: false,
         executes: true,
+        is_private: false,
         arguments: |_| list(&["clippy", "--offline", "--workspace", "--message-format=json", "--quiet"]),
         environment: &[("CARGO_TERM_COLOR", "never")],
         done: &[0, 101],
         again: None,
         read: read::clippy,
+        unread: None,
         install: "rustup component add clippy",
         advice: of_clippy,
     },
 ];
+
+/// The rules of a plugin are explained where it is.
+fn of_eslint(rule: &str) -> String {
+    match rule.strip_prefix("@typescript-eslint/") {
+        Some(rule) => format!("https://typescript-eslint.io/rules/{rule} shows what is right"),
+        None => format!("https://eslint.org/docs/latest/rules/{rule} shows what is right"),
+    }
+}
 
 /// The lints of clippy and the errors of the compiler are explained; the compiler's own lints say what they want.
 fn of_clippy(rule: &str) -> String {
