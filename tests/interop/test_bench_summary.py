@@ -14,7 +14,7 @@ WHERE = {"cores": 2, "cpu": "a processor", "load": 0.1}
 OURS = {"rows": [{"what": "hop", "unit": "ms", "riverrun": "0.30 / 0.50", "peer": "0.10 / 0.25", "peer_name": "Redis Streams"},
                  {"what": "records", "unit": "1/s", "riverrun": "85,875", "peer": None, "peer_name": "none installed"}]}
 FIGURES = {
-    "turns": OURS, "knowledge": OURS, "models": OURS,
+    "turns": OURS, "build": OURS, "knowledge": OURS, "models": OURS,
     "broker": {"rows": [["produce, 1 KB", "riverrun", "records/s", "200,000"], ["produce, 1 KB", "Kafka", "records/s", "400,000"],
                         ["produce, 1 KB", "riverrun", "MB/s", "200.0"], ["bare append + fdatasync, p50 / p99", "-", "ms", "0.12 / 0.20"]]},
     "finetune": [{"method": "dpo", "step_s": [4.0, 2.0], "peak_mib": [900.0, 1800.0], "to_first_step_s": [1.0, 4.0], "last_loss": [0.5, 0.5]}],
