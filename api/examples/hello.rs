@@ -86,7 +86,7 @@ fn is_whole(reply: &[u8]) -> Result<bool, Failure> {
         fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
     };
     match field("content-length") {
-        Some(length) => Ok(body.len() >= length.parse()?),
+        Some(length) => Ok(body.len() >= length.parse::<usize>()?),
         None => Ok(body.ends_with(LAST_CHUNK)),
     }
 }

@@ -27,7 +27,9 @@ from stub_model import StubModel  # noqa: E402
 BODY = b"x" * 512
 # What a server still does right after its start is not idleness.
 SETTLING_S = 3
-FRAMEWORKS = [("LangGraph, SQLite checkpointer, sync", "langgraph_peer.py"), ("DBOS Transact, SQLite, a step each", "dbos_peer.py")]
+RESTATE = "restate_peer.py"
+FRAMEWORKS = [("LangGraph, SQLite checkpointer, sync", "langgraph_peer.py"), ("DBOS Transact, SQLite, a step each", "dbos_peer.py"),
+              ("Restate's server and its Python SDK, a step each", RESTATE)]
 
 
 class Bench:
@@ -63,11 +65,11 @@ class Bench:
         first = measure.spread(firsts)
         for name, found in theirs.items():
             self.row("CPU per turn (model call + tool call: two durable steps)", "ms", ms(median(ours)), ms(median([one["cpu_s_per_turn"] for one in found])), name,
-                     "both call the same model server; riverrun's figure includes its HTTP API, broker, projections and fsyncs")
+                     "all call the same model server; riverrun's figure includes its HTTP API, broker, projections and fsyncs")
             self.row("turns per second, one run at a time", "1/s", rounded(median(per_s)), rounded(median([one["turns_per_s"] for one in found])), name)
             peer_first = found and measure.spread([first_step for one in found for first_step in one["first_step_s"]])
             self.row("POST /runs to first step on the WebSocket, p50 / p99", "ms", f"{ms(first['p50'])} / {ms(first['p99'])}",
-                     f"{ms(peer_first['p50'])} / {ms(peer_first['p99'])}" if peer_first else None, name, "the peer runs in the caller's process, with no network in between")
+                     f"{ms(peer_first['p50'])} / {ms(peer_first['p99'])}" if peer_first else None, name, "LangGraph and DBOS run in the caller's process, with no network in between")
 
     def flat(self, server):
         """Whether a turn and an event of a long run cost at its end what they cost at its beginning."""
@@ -123,11 +125,17 @@ class Bench:
 
     def framework(self, script, runs, turns):
         """What the script found, or nothing where it did not run."""
+        more = []
+        if script == RESTATE:
+            if not self.options.restate.exists():
+                return []
+            more = [self.options.restate]
         try:
-            done = subprocess.run([sys.executable, HERE / script, self.model.url, str(runs), str(turns), self.folder],
+            done = subprocess.run([sys.executable, HERE / script, self.model.url, str(runs), str(turns), self.folder, *more],
                                   capture_output=True, text=True, timeout=600, check=True)
-        except subprocess.CalledProcessError as error:
-            print(f"  {script} did not run: {error.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            said = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else error.stderr or ""
+            print(f"  {script} did not run: {said.strip().splitlines()[-1:]}", file=sys.stderr)
             return []
         return [json.loads(done.stdout)]
 
@@ -227,6 +235,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
     parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--restate", type=Path, default=Path("restate-server"), help="Restate's server (./x bench fetches and names it)")
     parser.add_argument("--hello", type=Path, default=Path("hello"), help="the bare axum server, an example of the crate api (./x bench names it)")
     options = parser.parse_args()
     options.rounds = 1 if options.quick else options.rounds
