@@ -33,9 +33,9 @@ const TRANSFORMERS: &[&str] = &[
 
 pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for file in snapshot.sources() {
+    for file in snapshot.in_language(|language| language == Language::Python) {
         let (path, source) = (file.path, file.bytes);
-        if file.language != Language::Python || !may_leak(source) {
+        if !may_leak(source) {
             continue;
         }
         let Some(tree) = file.tree() else { continue };
