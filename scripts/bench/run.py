@@ -74,15 +74,16 @@ class Bench:
     def flat(self, server):
         """Whether a turn and an event of a long run cost at its end what they cost at its beginning."""
         turns = self.options.flat_turns
+        pid, run = server.process.pid, {"status": "queued"}
+        samples = [(0, measure.cpu_s(pid), peers.records(server))]
         run_id = server.start_run(f"[[steps={turns} numbered=1 id=flat]]", max_iters=turns)
-        pid, samples, run = server.process.pid, [], {"status": "queued"}
         while run["status"] in {"queued", "running"}:
             time.sleep(0.5)
             newest = server.get("/runs?limit=1").json["items"]
             if newest and newest[0]["run_id"] == run_id:
                 run = newest[0]
                 samples.append((run["steps"], measure.cpu_s(pid), peers.records(server)))
-        if run["steps"] < turns or len(samples) < 10:
+        if run["steps"] < turns or len(samples) < 4:
             print(f"  the run of {turns:,} turns ended after {run['steps']} steps, {run['stop_reason']}, seen {len(samples)} times: no figures of it", file=sys.stderr)
             return
         beginning, end = measure.window(samples, 0, 0.1), measure.window(samples, 0.9, 1)
