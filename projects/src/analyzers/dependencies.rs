@@ -135,7 +135,7 @@ struct Import {
 
 fn imported(snapshot: &Snapshot<'_>) -> BTreeMap<String, Import> {
     let mut modules = BTreeMap::new();
-    let python = || snapshot.in_language(|language| language == Language::Python);
+    let python = || snapshot.sources().iter().filter(|file| file.language == Language::Python);
     // What the project imports goes before what builds it.
     let all = python().filter(|file| !is_setup(file.path)).chain(python().filter(|file| is_setup(file.path)));
     for file in all {

@@ -33,9 +33,9 @@ const TRANSFORMERS: &[&str] = &[
 
 pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for file in snapshot.in_language(|language| language == Language::Python) {
+    for file in snapshot.sources() {
         let (path, source) = (file.path, file.bytes);
-        if !may_leak(source) {
+        if file.language != Language::Python || !may_leak(source) {
             continue;
         }
         let Some(tree) = file.tree() else { continue };

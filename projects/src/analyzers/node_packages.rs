@@ -69,10 +69,11 @@ pub(super) fn undeclared(tool: &str, snapshot: &Snapshot<'_>) -> Vec<Finding> {
     }
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    let is_script =
-        |language: Language| matches!(language, Language::JavaScript | Language::TypeScript | Language::Tsx);
-    for file in snapshot.in_language(is_script) {
+    for file in snapshot.sources() {
         let (path, source) = (file.path, file.bytes);
+        if !matches!(file.language, Language::JavaScript | Language::TypeScript | Language::Tsx) {
+            continue;
+        }
         let above: Vec<(&String, &BTreeSet<String>)> =
             manifests.iter().filter(|(folder, _)| path.starts_with(folder.as_str())).collect();
         let Some((nearest, _)) = above.last() else { continue };

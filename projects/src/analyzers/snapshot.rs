@@ -69,11 +69,6 @@ impl<'f> Snapshot<'f> {
         &self.sources
     }
 
-    /// Those of some languages, in the same order.
-    pub(super) fn in_language(&self, is_wanted: fn(Language) -> bool) -> impl Iterator<Item = &Source<'f>> {
-        self.sources.iter().filter(move |source| is_wanted(source.language))
-    }
-
     /// Those whose path begins so.
     pub(super) fn below(&self, folder: &str) -> &[Source<'f>] {
         let first = self.sources.partition_point(|one| one.path < folder);

@@ -18,9 +18,9 @@ pub(super) fn undeclared(tool: &str, snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let own: BTreeSet<&str> = modules.values().filter_map(|words| own_module(words)).collect();
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    for file in snapshot.in_language(|language| language == Language::Go) {
+    for file in snapshot.sources() {
         let (path, source) = (file.path, file.bytes);
-        if is_left_out(path, source) {
+        if file.language != Language::Go || is_left_out(path, source) {
             continue;
         }
         // Of folders that are each within the other the longest is the last.

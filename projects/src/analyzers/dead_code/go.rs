@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tree_sitter::Node;
 
-use super::{Candidate, Mentions, count, is_kept};
+use super::{Candidate, Mentions, count, in_language, is_kept};
 use crate::analyzers::snapshot::Snapshot;
 use crate::definitions::{Reach, definitions};
 use crate::finding::Finding;
@@ -26,7 +26,7 @@ struct Package<'s> {
 
 pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let mut packages: HashMap<&str, Package<'_>> = HashMap::new();
-    for file in snapshot.in_language(|language| language == Language::Go) {
+    for file in in_language(snapshot, |language| language == Language::Go) {
         let (path, source) = (file.path, file.bytes);
         let Some(tree) = file.tree() else { continue };
         let root = tree.root_node();

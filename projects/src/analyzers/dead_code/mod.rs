@@ -8,7 +8,7 @@ use tree_sitter::Node;
 
 use super::limits::MAX_PARSED;
 use super::package_licences::is_vendored;
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, Source};
 use crate::copy::Files;
 use crate::definitions::Definition;
 use crate::finding::{Finding, Severity};
@@ -66,6 +66,14 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     found.extend(script::analyze(snapshot));
     found.extend(go::analyze(snapshot));
     found
+}
+
+/// The files of some languages.
+fn in_language<'s, 'f>(
+    snapshot: &'s Snapshot<'f>,
+    is_wanted: fn(Language) -> bool,
+) -> impl Iterator<Item = &'s Source<'f>> {
+    snapshot.sources().iter().filter(move |source| is_wanted(source.language))
 }
 
 /// Whether people of this project keep a file. What generators make has a mark (<https://go.dev/s/generatedcode>, `@generated`).

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use tree_sitter::Node;
 
-use super::{Candidate, Mentions, PUBLIC, TOOL, count, is_kept, pages, words};
+use super::{Candidate, Mentions, PUBLIC, TOOL, count, in_language, is_kept, pages, words};
 use crate::analyzers::snapshot::{Snapshot, Source};
 use crate::copy::Files;
 use crate::definitions::{Reach, definitions, statements};
@@ -57,7 +57,7 @@ struct Facts<'s> {
 }
 
 pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
-    let python = snapshot.in_language(|language| language == Language::Python);
+    let python = in_language(snapshot, |language| language == Language::Python);
     let all: Vec<Facts<'_>> = python.filter_map(facts).collect();
     if all.is_empty() {
         return Vec::new();

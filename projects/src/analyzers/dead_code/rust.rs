@@ -2,7 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::{Candidate, Mentions, count, is_kept};
+use super::{Candidate, Mentions, count, in_language, is_kept};
 use crate::analyzers::snapshot::Snapshot;
 use crate::finding::Finding;
 use crate::language::{Language, each, named, text};
@@ -21,7 +21,7 @@ fn is_text(node: Node<'_>) -> bool {
 pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let mut total = Mentions::new();
     let mut candidates = Vec::new();
-    for file in snapshot.in_language(|language| language == Language::Rust) {
+    for file in in_language(snapshot, |language| language == Language::Rust) {
         let (path, source) = (file.path, file.bytes);
         let Some(tree) = file.tree() else { continue };
         let root = tree.root_node();

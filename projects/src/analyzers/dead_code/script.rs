@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use tree_sitter::Node;
 
-use super::{Candidate, Mentions, TOOL, count, is_kept};
+use super::{Candidate, Mentions, TOOL, count, in_language, is_kept};
 use crate::analyzers::snapshot::Snapshot;
 use crate::definitions::{Reach, definitions};
 use crate::finding::{Finding, Severity};
@@ -25,7 +25,7 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let is_script =
         |language: Language| matches!(language, Language::JavaScript | Language::TypeScript | Language::Tsx);
     let mut found = Vec::new();
-    for script in snapshot.in_language(is_script) {
+    for script in in_language(snapshot, is_script) {
         let (path, source) = (script.path, script.bytes);
         let is_declaration = [".d.ts", ".d.mts", ".d.cts"].iter().any(|end| path.ends_with(end));
         if is_declaration || !is_kept(path, source) {
