@@ -13,21 +13,21 @@ use crate::wire::IngestBody;
 
 impl From<SourceError> for ApiError {
     fn from(error: SourceError) -> Self {
-        let answer = ApiError::field("source", error.to_string()).code_as(error.code());
-        match error.hint() {
-            Some(hint) => answer.hint(hint),
-            None => answer,
-        }
+        no_source(error.to_string(), error.code(), error.hint())
     }
 }
 
 impl From<WebError> for ApiError {
     fn from(error: WebError) -> Self {
-        let answer = ApiError::field("source", error.to_string()).code_as(error.code());
-        match error.hint() {
-            Some(hint) => answer.hint(hint),
-            None => answer,
-        }
+        no_source(error.to_string(), error.code(), error.hint())
+    }
+}
+
+fn no_source(reason: String, code: &'static str, hint: Option<String>) -> ApiError {
+    let answer = ApiError::field("source", reason).code_as(code);
+    match hint {
+        Some(hint) => answer.hint(hint),
+        None => answer,
     }
 }
 

@@ -245,7 +245,9 @@ async fn start_broker(config: &StackConfig) -> Result<(Option<EmbeddedBroker>, L
             let folder = config.data_dir.join("broker");
             let broker =
                 EmbeddedBroker::start_with(&folder, *port, secure.clone()).await.map_err(StackError::Broker)?;
-            let log = broker.config("riverrun");
+            let mut log = broker.config("riverrun");
+            // Our broker takes no figures of its clients, and each of some twenty would keep hundreds of kilobytes to count them.
+            log.extra.entry("enable.metrics.push".to_owned()).or_insert_with(|| "false".to_owned());
             Ok((Some(broker), log))
         }
         BrokerChoice::External(log) => {

@@ -18,6 +18,7 @@ mod serve;
 mod settings;
 mod shared;
 mod signals;
+mod start_pages;
 
 #[cfg(test)]
 #[path = "../../fuzz/harness.rs"]

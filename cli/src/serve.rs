@@ -15,6 +15,7 @@ use crate::output::tell;
 use crate::settings::Settings;
 use crate::shared::{self, Shared};
 use crate::signals::Signals;
+use crate::start_pages;
 
 /// Options of `serve`.
 #[derive(Debug, Args)]
@@ -51,6 +52,7 @@ pub async fn serve(args: ServeArgs, settings: &Settings) -> Result<(), CliError>
         hosted.stack.log().brokers,
         settings.data_dir.display()
     ));
+    start_pages::give_back_soon();
     let stop = CancellationToken::new();
     let stopping = stop.clone();
     let server = axum::serve(listener, app(hosted.stack.state().clone()))

@@ -23,12 +23,13 @@ import measure
 
 ROOT = Path(__file__).resolve().parents[2]
 # The longest last: whoever stops early has the others.
-PARTS = ("turns", "broker", "projects", "knowledge", "models", "finetune", "agents")
+PARTS = ("turns", "broker", "projects", "build", "knowledge", "models", "finetune", "agents")
 # What makes a part short enough to see that it works.
 QUICK = {
     "turns": ["--quick"],
     "broker": ["--quick", "--log-gb", "0.1"],
     "projects": ["--rounds", "1", "--generated", "--lines", "10000"],
+    "build": ["--rounds", "1", "--files", "cli/src/serve.rs"],
     "knowledge": ["--rounds", "1", "--split-chunks", "1000", "--ingest-chunks", "500", "--chunks", "2000", "--queries", "50", "--rows", "10000"],
     "models": ["--rounds", "1", "--parts", "speed,embeddings"],
     "finetune": ["--steps", "3", "--method", "sft_lora"],
@@ -72,7 +73,7 @@ def of_agents(found):
     return [(f"tasks done by {agent}, of {len(done)}", "tasks", sum(done), None, NONE) for agent, done in of.items()]
 
 
-READERS = {"turns": of_rows, "knowledge": of_rows, "models": of_rows, "broker": of_broker, "finetune": of_finetune,
+READERS = {"turns": of_rows, "build": of_rows, "knowledge": of_rows, "models": of_rows, "broker": of_broker, "finetune": of_finetune,
            "projects": of_projects, "agents": of_agents}
 
 

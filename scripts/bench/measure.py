@@ -36,6 +36,19 @@ def spread(samples):
             "n": len(ordered)}
 
 
+def window(samples, begin, end):
+    """How much every further figure grew while the first went from one share of its last value to another; between two samples it is taken
+    to grow evenly. Samples are tuples in the order of time."""
+    def at(share):
+        wanted = share * samples[-1][0]
+        for before, after in zip(samples, samples[1:]):
+            if after[0] >= wanted and after[0] > before[0]:
+                part = max(0.0, (wanted - before[0]) / (after[0] - before[0]))
+                return [low + part * (high - low) for low, high in zip(before[1:], after[1:])]
+        return list(samples[-1][1:])
+    return [late - early for early, late in zip(at(begin), at(end))]
+
+
 def until(condition, timeout_s=60):
     """Waits without sleeping long: how long something takes to become true."""
     began = time.monotonic()

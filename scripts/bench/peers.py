@@ -1,14 +1,16 @@
 """The bare peers: each a process of its own, in a folder of its own, or a floor that nothing durable can be under."""
 
 import asyncio
+import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import time
 
-from measure import until
+from measure import cpu_s, until
 
 
 def floor(folder, size=512, count=400, laid_out=False):
@@ -144,6 +146,42 @@ class Nats(Process):
         await stream.delete_stream("rate")
         await client.close()
         return count / elapsed
+
+
+class Hello:
+    """A bare axum server, and the program that asks it and ours."""
+
+    CONNECTIONS = 16
+
+    def __init__(self, program, port):
+        self.program, self.port, self.process = program, port, None
+
+    @classmethod
+    def at(cls, program, port):
+        return cls(program, port) if program.exists() else None
+
+    def start(self):
+        self.process = subprocess.Popen([self.program, "serve", f"127.0.0.1:{self.port}"], stdin=subprocess.DEVNULL)
+        return until(lambda: accepts(self.port))
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(20)
+
+    def ask(self, port, path, pid, seconds):
+        """Rate and time of requests, and what each took of the CPU of the process that answers."""
+        before = cpu_s(pid)
+        done = subprocess.run([self.program, "ask", f"127.0.0.1:{port}", path, str(self.CONNECTIONS), str(seconds)],
+                              capture_output=True, text=True, timeout=seconds + 60, check=True)
+        found = json.loads(done.stdout)
+        return {"per_s": found["requests"] / found["seconds"], "cpu_s": (cpu_s(pid) - before) / found["requests"],
+                "p50_s": found["p50_s"], "p99_s": found["p99_s"]}
+
+
+def records(server):
+    """How many records the topics of a server have had."""
+    page = server.get("/metrics").body.decode()
+    return sum(float(value) for value in re.findall(r'^riverrun_broker_log_end_offset{[^}]*topic="riverrun\.[^}]*} (\S+)$', page, re.MULTILINE))
 
 
 class Embedded:

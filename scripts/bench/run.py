@@ -27,6 +27,9 @@ from stub_model import StubModel  # noqa: E402
 BODY = b"x" * 512
 # What a server still does right after its start is not idleness.
 SETTLING_S = 3
+RESTATE = "restate_peer.py"
+FRAMEWORKS = [("LangGraph, SQLite checkpointer, sync", "langgraph_peer.py"), ("DBOS Transact, SQLite, a step each", "dbos_peer.py"),
+              ("Restate's server and its Python SDK, a step each", RESTATE)]
 
 
 class Bench:
@@ -43,7 +46,8 @@ class Bench:
 
     def turns(self, server):
         """CPU of a turn: one model call and one tool call, both durable before the next begins."""
-        ours, peer, per_s, peer_per_s, firsts, peer_firsts = [], [], [], [], [], []
+        ours, per_s, firsts = [], [], []
+        theirs = {name: [] for name, _ in FRAMEWORKS}
         runs, turns = self.options.runs, 10
         server.run_end(server.start_run("[[steps=2 id=warm]]"))
         for number in range(self.options.rounds):
@@ -56,19 +60,59 @@ class Bench:
             ours.append(used / (runs * turns))
             per_s.append(runs * turns / elapsed)
             firsts += [self.first_step(server, f"{number}-{one}") for one in range(runs)]
-            found = self.langgraph(runs, turns)
-            if found:
-                peer.append(found["cpu_s_per_turn"])
-                peer_per_s.append(found["turns_per_s"])
-                peer_firsts += found["first_step_s"]
-        name = "LangGraph, SQLite checkpointer, sync"
-        self.row("CPU per turn (model call + tool call: two durable steps)", "ms", ms(median(ours)), ms(median(peer)), name,
-                 "both call the same model server; riverrun's figure includes its HTTP API, broker, projections and fsyncs")
-        self.row("turns per second, one run at a time", "1/s", rounded(median(per_s)), rounded(median(peer_per_s)), name)
-        first, peer_first = measure.spread(firsts), measure.spread(peer_firsts) if peer_firsts else None
-        self.row("POST /runs to first step on the WebSocket, p50 / p99", "ms", f"{ms(first['p50'])} / {ms(first['p99'])}",
-                 peer_first and f"{ms(peer_first['p50'])} / {ms(peer_first['p99'])}", "LangGraph, stream() in the caller's process",
-                 "the peer has no network in between")
+            for name, script in FRAMEWORKS:
+                theirs[name] += self.framework(script, runs, turns)
+        first = measure.spread(firsts)
+        for name, found in theirs.items():
+            self.row("CPU per turn (model call + tool call: two durable steps)", "ms", ms(median(ours)), ms(median([one["cpu_s_per_turn"] for one in found])), name,
+                     "all call the same model server; riverrun's figure includes its HTTP API, broker, projections and fsyncs")
+            self.row("turns per second, one run at a time", "1/s", rounded(median(per_s)), rounded(median([one["turns_per_s"] for one in found])), name)
+            peer_first = found and measure.spread([first_step for one in found for first_step in one["first_step_s"]])
+            self.row("POST /runs to first step on the WebSocket, p50 / p99", "ms", f"{ms(first['p50'])} / {ms(first['p99'])}",
+                     f"{ms(peer_first['p50'])} / {ms(peer_first['p99'])}" if peer_first else None, name, "LangGraph and DBOS run in the caller's process, with no network in between")
+
+    def flat(self, server):
+        """Whether a turn and an event of a long run cost at its end what they cost at its beginning."""
+        turns = self.options.flat_turns
+        pid, run = server.process.pid, {"status": "queued"}
+        samples = [(0, measure.cpu_s(pid), peers.records(server))]
+        run_id = server.start_run(f"[[steps={turns} numbered=1 id=flat]]", max_iters=turns)
+        while run["status"] in {"queued", "running"}:
+            time.sleep(0.5)
+            newest = server.get("/runs?limit=1").json["items"]
+            if newest and newest[0]["run_id"] == run_id:
+                run = newest[0]
+                samples.append((run["steps"], measure.cpu_s(pid), peers.records(server)))
+        if run["steps"] < turns or len(samples) < 4:
+            print(f"  the run of {turns:,} turns ended after {run['steps']} steps, {run['stop_reason']}, seen {len(samples)} times: no figures of it", file=sys.stderr)
+            return
+        beginning, end = measure.window(samples, 0, 0.1), measure.window(samples, 0.9, 1)
+        note = f"one run of {turns:,} turns, each a model call and a tool call; includes that it is looked at twice a second"
+        tenth = turns / 10
+        self.row("CPU per turn, first / last tenth of a long run", "ms", f"{ms(beginning[0] / tenth)} / {ms(end[0] / tenth)}", None, "not comparable", note)
+        self.row("CPU per event, first / last tenth of a long run", "ms", f"{ms(beginning[0] / beginning[1])} / {ms(end[0] / end[1])}", None, "not comparable", note)
+
+    def http(self, server):
+        """What the API adds to the library that it is made with."""
+        hello = peers.Hello.at(self.options.hello, free_ports(1)[0])
+        if not hello:
+            print(f"  no {self.options.hello}: cargo build -p riverrun-api --example hello", file=sys.stderr)
+            return
+        hello.start()
+        ours, theirs = [], []
+        try:
+            for _ in range(self.options.rounds):
+                ours.append(hello.ask(server.api_port, "/health", server.process.pid, self.options.ask_s))
+                theirs.append(hello.ask(hello.port, "/", hello.process.pid, self.options.ask_s))
+        except subprocess.CalledProcessError as error:
+            print(f"  GET /health was not measured: {error.stderr.strip()}", file=sys.stderr)
+            return
+        finally:
+            hello.stop()
+        name, note = "an axum hello world", f"{peers.Hello.CONNECTIONS} connections, each asks again when it is answered; the asking process is on the same cores"
+        for what, unit, shown in [("GET /health, requests per second", "1/s", lambda one: rounded(one["per_s"])), ("GET /health, CPU per request", "µs", lambda one: f"{one['cpu_s'] * 1e6:.0f}"),
+                                  ("GET /health, p50 / p99", "ms", lambda one: f"{ms(one['p50_s'])} / {ms(one['p99_s'])}")]:
+            self.row(what, unit, shown(middle(ours)), shown(middle(theirs)), name, note)
 
     def first_step(self, server, name):
         from websockets.sync.client import connect
@@ -80,14 +124,21 @@ class Bench:
                     return time.perf_counter() - began
         raise RuntimeError(f"{run_id} had no step")
 
-    def langgraph(self, runs, turns):
+    def framework(self, script, runs, turns):
+        """What the script found, or nothing where it did not run."""
+        more = []
+        if script == RESTATE:
+            if not self.options.restate.exists():
+                return []
+            more = [self.options.restate]
         try:
-            done = subprocess.run([sys.executable, HERE / "langgraph_peer.py", self.model.url, str(runs), str(turns), self.folder],
+            done = subprocess.run([sys.executable, HERE / script, self.model.url, str(runs), str(turns), self.folder, *more],
                                   capture_output=True, text=True, timeout=600, check=True)
-        except subprocess.CalledProcessError as error:
-            print(f"  langgraph did not run: {error.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
-            return None
-        return json.loads(done.stdout)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            said = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else error.stderr or ""
+            print(f"  {script} did not run: {said.strip().splitlines()[-1:]}", file=sys.stderr)
+            return []
+        return [json.loads(done.stdout)]
 
     # ---- the log -----------------------------------------------------------------------------------------------------
 
@@ -151,6 +202,11 @@ def median(samples):
     return statistics.median(samples) if samples else None
 
 
+def middle(found):
+    """The one with the middle rate."""
+    return sorted(found, key=lambda one: one["per_s"])[len(found) // 2]
+
+
 def ms(seconds):
     return None if seconds is None else f"{seconds * 1000:.2f}"
 
@@ -180,9 +236,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
     parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--restate", type=Path, default=Path("restate-server"), help="Restate's server (./x bench fetches and names it)")
+    parser.add_argument("--hello", type=Path, default=Path("hello"), help="the bare axum server, an example of the crate api (./x bench names it)")
     options = parser.parse_args()
     options.rounds = 1 if options.quick else options.rounds
     options.runs, options.hops, options.records, options.idle_s = (3, 50, 5_000, 2) if options.quick else (15, 300, 50_000, 10)
+    options.flat_turns, options.ask_s = (2_000, 1) if options.quick else (10_000, 5)
 
     with tempfile.TemporaryDirectory(prefix="riverrun-bench-") as folder:
         folder = Path(folder)
@@ -196,6 +255,8 @@ def main():
             for one in others:
                 one.start()
             bench.turns(server)
+            bench.flat(server)
+            bench.http(server)
             bench.log(server, others)
             bench.starts(server, others)
         finally:

@@ -2,6 +2,7 @@
 
 The script stands in the task: `[[steps=3 delay_ms=20 id=a1]]` asks for three calculator calls, one a turn, then an answer;
 `[[steps=1 tool=stock args={"part":"A7"}]]` for a call of another tool, with JSON that has no spaces;
+with `numbered=1` it counts its own replies instead of the results that a conversation carries, which may have lost the first ones;
 `[[id=a2 says=QQ==,Qg==]]` answers in these words (base64), the first time with the first, and so on; the last one stays.
 With `refuse_over=2000` a longer conversation is refused as Ollama refuses one that its context can't hold.
 An action is JSON where the caller gives a schema (`format`), a tool call where it gives `tools`. Without a script, the
@@ -101,6 +102,8 @@ class StubModel:
             asked = self.requests.setdefault(script.get("id", ""), [])
             asked.append(results if acts else results + 1)
             turn = len(asked) - 1
+        if "numbered" in script:
+            results = turn
         time.sleep(int(script.get("delay_ms", 0)) / 1000)
         if "says" in script:
             words = script["says"].split(",")

@@ -8,12 +8,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts/bench"))
 
 import every  # noqa: E402
+import measure  # noqa: E402
 
 WHERE = {"cores": 2, "cpu": "a processor", "load": 0.1}
 OURS = {"rows": [{"what": "hop", "unit": "ms", "riverrun": "0.30 / 0.50", "peer": "0.10 / 0.25", "peer_name": "Redis Streams"},
                  {"what": "records", "unit": "1/s", "riverrun": "85,875", "peer": None, "peer_name": "none installed"}]}
 FIGURES = {
-    "turns": OURS, "knowledge": OURS, "models": OURS,
+    "turns": OURS, "build": OURS, "knowledge": OURS, "models": OURS,
     "broker": {"rows": [["produce, 1 KB", "riverrun", "records/s", "200,000"], ["produce, 1 KB", "Kafka", "records/s", "400,000"],
                         ["produce, 1 KB", "riverrun", "MB/s", "200.0"], ["bare append + fdatasync, p50 / p99", "-", "ms", "0.12 / 0.20"]]},
     "finetune": [{"method": "dpo", "step_s": [4.0, 2.0], "peak_mib": [900.0, 1800.0], "to_first_step_s": [1.0, 4.0], "last_loss": [0.5, 0.5]}],
@@ -50,3 +51,9 @@ def test_a_part_that_failed_is_named_with_the_reason_and_the_others_stand():
     ("1,155", "65", "17.77"), (2, 0, "–"), ("-", "3", "–"), ("1 / 2", "1", "–"), (None, 1.0, "–")])
 def test_a_ratio_is_of_numbers_only(ours, theirs, expected):
     assert every.ratio(ours, theirs) == expected
+
+
+@pytest.mark.parametrize(("begin", "end", "expected"), [(0, 0.1, [0.2, 20.0]), (0.9, 1, [0.4, 20.0]), (0, 1, [3.0, 200.0])])
+def test_what_a_part_of_a_long_run_took_is_read_between_the_samples_beside_it(begin, end, expected):
+    samples = [(0, 0.0, 0), (0, 0.0, 0), (50, 1.0, 100), (100, 3.0, 200)]
+    assert measure.window(samples, begin, end) == pytest.approx(expected)

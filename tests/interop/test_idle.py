@@ -2,6 +2,7 @@
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -48,4 +49,17 @@ def test_given_nothing_to_read_then_readers_ask_seldom_and_hear_at_once(idle):
     assert asked / seconds < 20, f"{asked} requests in {seconds:.1f} s"
     # A long wait for records ends with the first of them.
     run = idle.run_end(idle.start_run("add up [[steps=1 id=idle]]"))
+    assert run["status"] == "succeeded", run
+
+
+def test_given_a_start_when_the_server_has_settled_then_what_only_the_start_needed_is_given_back(new_server):
+    server = new_server().start()
+
+    def kib(name):
+        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        return int(re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE).group(1))
+
+    wait_for(lambda: kib("VmRSS") < 0.75 * kib("VmHWM"), 60, "the memory of the start to be given back")
+    # Nothing is missing: what was given back comes again when it is used.
+    run = server.run_end(server.start_run("add up [[steps=1 id=given-back]]"))
     assert run["status"] == "succeeded", run

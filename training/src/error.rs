@@ -32,7 +32,7 @@ pub enum TrainingError {
         /// What is wrong.
         reason: String,
     },
-    /// The job needs more memory than there is.
+    /// The training needs more memory than there is.
     #[error("training needs about {needed} bytes of memory, and {available} are available")]
     DoesNotFit {
         /// Bytes.
@@ -120,7 +120,7 @@ impl TrainingError {
             Self::DoesNotFit { .. } => Some("lower seq_len or batch_size, or take a smaller base model".to_owned()),
             Self::Diverged { .. } => Some("lower learning_rate, or look for broken examples in the dataset".to_owned()),
             Self::Checkpoint { path, .. } => {
-                Some(format!("remove {} and the job starts again from its first step", path.display()))
+                Some(format!("remove {} and the training starts again from its first step", path.display()))
             }
             Self::Io { .. } => Some("make room on the disk of RIVERRUN_DATA_DIR".to_owned()),
             Self::Setting { .. } | Self::Cancelled | Self::Compute(_) => None,

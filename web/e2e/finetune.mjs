@@ -7,7 +7,7 @@ const TRAINS_MS = 120_000;
 const browser = await launch();
 const { page, complaints, shot, step, accessibleEverywhere } = await walker(browser, base, shots);
 const dataset = page.getByRole("form", { name: "new dataset" });
-const job = page.getByRole("form", { name: "new job" });
+const job = page.getByRole("form", { name: "new training" });
 const status = (word) => page.getByText(word, { exact: true }).first();
 
 async function stageOf(model, version) {
@@ -46,12 +46,12 @@ await step("examples are taken in", async () => {
 	await dataset.getByText("16 examples taken in.").waitFor();
 });
 
-await step("a job trains, and its curves come while it does", async () => {
+await step("a training runs, and its curves come while it does", async () => {
 	// Fast, so that a model of two tiny layers has the examples by heart when it ends.
 	await start("lamps", 600, "0.01");
 	await page.getByText(/step \d+ of 600 · loss/).waitFor({ timeout: TRAINS_MS });
 	await page.locator(".uplot canvas").first().waitFor();
-	await accessibleEverywhere("a job that trains");
+	await accessibleEverywhere("a training that runs");
 	await shot("training");
 	await page.reload();
 	await page.getByText(/step \d+ of 600/).waitFor();
@@ -59,7 +59,7 @@ await step("a job trains, and its curves come while it does", async () => {
 	await shot("trained");
 });
 
-await step("a job is cancelled", async () => {
+await step("a training is cancelled", async () => {
 	await start("stopped", 100_000);
 	await page.getByText(/step \d+ of 100,000 · loss/).waitFor({ timeout: TRAINS_MS });
 	await page.getByRole("button", { name: "Cancel" }).click();

@@ -355,7 +355,7 @@ await step("a document says where it is from, and its versions are read", async 
 for (const [name, path, words] of [
 	["runs", "ui/runs/", "web-run"],
 	["collections", "ui/collections/", "Upload"],
-	["fine-tuning", "ui/finetuning/", "New job"],
+	["fine-tuning", "ui/finetuning/", "New training"],
 	["projects", "ui/projects/", "No projects."],
 	["documents", "ui/documents/", "No document is named."],
 	["system", "ui/system/", "Services"],

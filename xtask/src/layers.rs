@@ -37,29 +37,33 @@ const NOT_IN_SCHEMAS: &[&str] = &["tokio", "futures", "async-trait", "reqwest", 
 
 /// A crate of the workspace as its manifest shows it.
 #[derive(Debug)]
-struct Crate {
-    folder: String,
-    package: String,
+pub(crate) struct Crate {
+    pub(crate) folder: String,
+    pub(crate) package: String,
     /// Name and whether it is for tests only.
-    uses: Vec<(String, bool)>,
+    pub(crate) uses: Vec<(String, bool)>,
     /// Dependencies whose version or features are said here instead of at the root.
-    pinned_here: Vec<String>,
+    pub(crate) pinned_here: Vec<String>,
 }
 
 pub(crate) fn check(root: &Path) -> Findings {
     let workspace = read(&root.join("Cargo.toml"))?;
-    let folders = members(&workspace).context("Cargo.toml has no workspace.members")?;
-    let crates = folders
+    Ok(findings(&crates(root, &workspace)?))
+}
+
+/// The members of the workspace, in their order.
+pub(crate) fn crates(root: &Path, workspace: &Table) -> anyhow::Result<Vec<Crate>> {
+    let folders = members(workspace).context("Cargo.toml has no workspace.members")?;
+    folders
         .into_iter()
         .map(|folder| {
             let path = root.join(&folder).join("Cargo.toml");
             crate_of(folder, &read(&path)?).with_context(|| format!("{} is no crate's manifest", path.display()))
         })
-        .collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(findings(&crates))
+        .collect()
 }
 
-fn read(path: &Path) -> anyhow::Result<Table> {
+pub(crate) fn read(path: &Path) -> anyhow::Result<Table> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     toml::from_str(&text).with_context(|| format!("cannot parse {}", path.display()))
 }

@@ -1,5 +1,6 @@
 //! Checks of the repository that the compiler does not make. `cargo xtask check` runs them all.
 
+mod dependencies;
 mod events;
 mod files;
 mod layers;
@@ -26,6 +27,8 @@ struct Arguments {
 enum Command {
     /// All of the checks below.
     Check,
+    /// Every dependency is named by code of the crate that lists it.
+    CheckDependencies,
     /// The table of topics names every topic and every type of event.
     CheckEvents,
     /// Crates use only crates above them, and libraries with one keeper stay in its crate.
@@ -50,7 +53,8 @@ enum Command {
 type Findings = anyhow::Result<Vec<String>>;
 type Check = (&'static str, fn(&Path) -> Findings);
 
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 9] = [
+    ("dependencies", dependencies::check),
     ("events", events::check),
     ("layers", layers::check),
     ("links", links::check),
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
             files::report(&root);
             CHECKS.to_vec()
         }
+        Command::CheckDependencies => named("dependencies"),
         Command::CheckEvents => named("events"),
         Command::CheckLayers => named("layers"),
         Command::CheckLinks => named("links"),

@@ -99,11 +99,6 @@ impl Critique {
         Critique::of(draft, names.iter().filter_map(finding).collect())
     }
 
-    fn step(&self, reply: Option<&Reply>) -> StepDraft {
-        let text = serde_json::to_string(self).unwrap_or_default();
-        StepDraft::text(StepKind::Critique, text, reply.map(|reply| reply.usage))
-    }
-
     fn problems(&self) -> String {
         let problems = self.findings.iter().filter(|finding| !finding.passed);
         problems.map(|finding| format!("- not {}: {}", finding.criterion, finding.note)).collect::<Vec<_>>().join("\n")
@@ -143,7 +138,7 @@ impl AgentType for Critic {
         match mode {
             ModelMode::Act => drafting::gathered(state, tools, &state.steps, draft + 1, reply),
             ModelMode::Draft => drafting::drafted(draft + 1, &reply.text, reply),
-            ModelMode::Judge => vec![Critique::read(draft, &reply.text).step(Some(reply))],
+            ModelMode::Judge => vec![drafting::critique(&Critique::read(draft, &reply.text), Some(reply))],
             ModelMode::Answer | ModelMode::Plan | ModelMode::Work | ModelMode::Reflect | ModelMode::Route => {
                 vec![StepDraft::text(StepKind::Answer, reply.text.trim(), Some(reply.usage))]
             }
@@ -183,7 +178,7 @@ fn revision(drafts: &Drafts<'_>, critique: &Critique) -> Writing {
 fn judge(state: &RunState, drafts: &Drafts<'_>) -> Action {
     let found = |criterion: &str, note: &str| {
         let finding = Finding { criterion: criterion.to_owned(), passed: false, note: note.to_owned() };
-        Action::Append(vec![Critique::of(drafts.count, vec![finding]).step(None)])
+        Action::Append(vec![drafting::critique(&Critique::of(drafts.count, vec![finding]), None)])
     };
     let Some(draft) = drafts.best.filter(|_| !drafts.empty) else {
         return found("complete", "the draft is empty");

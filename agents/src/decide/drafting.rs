@@ -4,6 +4,7 @@
 
 use riverrun_models::Message;
 use riverrun_schemas::agent::{Step, StepKind};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::acting::{self, ANSWER, Acted, MAX_WORDS_TOKENS};
@@ -129,6 +130,12 @@ pub(super) fn gathered(
         Acted::Words(words) => drafted(draft, &words, reply),
         Acted::Nothing => thought("no usable action; writing without one"),
     }
+}
+
+/// What was made of a draft, as a step that can be read again.
+pub(super) fn critique(made: &impl Serialize, reply: Option<&Reply>) -> StepDraft {
+    let text = serde_json::to_string(made).unwrap_or_default();
+    StepDraft::text(StepKind::Critique, text, reply.map(|reply| reply.usage))
 }
 
 /// The step that holds a draft.

@@ -73,11 +73,6 @@ impl Verdict {
         let text = |key: &str| judged.get(key).and_then(|value| value.as_str()).unwrap_or_default();
         Self { attempt, passed: text("verdict") != "fail", reason: acting::clip(text("reason"), MAX_REASON) }
     }
-
-    fn step(&self, reply: Option<&Reply>) -> StepDraft {
-        let text = serde_json::to_string(self).unwrap_or_default();
-        StepDraft::text(StepKind::Critique, text, reply.map(|reply| reply.usage))
-    }
 }
 
 /// Where a run stands.
@@ -136,7 +131,7 @@ impl AgentType for Reflexion {
         match mode {
             ModelMode::Act => drafting::gathered(state, tools, &state.steps[view.begins..], attempt, reply),
             ModelMode::Draft => drafting::drafted(attempt, &reply.text, reply),
-            ModelMode::Judge => vec![Verdict::read(attempt, &reply.text).step(Some(reply))],
+            ModelMode::Judge => vec![drafting::critique(&Verdict::read(attempt, &reply.text), Some(reply))],
             ModelMode::Reflect => vec![StepDraft::text(StepKind::Reflection, lesson(&view, reply), Some(reply.usage))],
             ModelMode::Answer | ModelMode::Plan | ModelMode::Work | ModelMode::Route => {
                 vec![StepDraft::text(StepKind::Answer, reply.text.trim(), Some(reply.usage))]
@@ -180,8 +175,9 @@ fn list(lessons: &[&str]) -> String {
 /// An empty draft needs no model to be found wanting, nor does a first one that has nothing from the passages.
 fn evaluate(state: &RunState, view: &View<'_>) -> Action {
     let attempt = view.lessons.len() + 1;
-    let failed =
-        |reason: &str| Action::Append(vec![Verdict { attempt, passed: false, reason: reason.to_owned() }.step(None)]);
+    let failed = |reason: &str| {
+        Action::Append(vec![drafting::critique(&Verdict { attempt, passed: false, reason: reason.to_owned() }, None)])
+    };
     let Some(draft) = view.drafts.best.filter(|_| !view.drafts.empty) else {
         return failed("the draft is empty");
     };

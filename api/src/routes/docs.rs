@@ -1,13 +1,22 @@
 //! The OpenAPI document and its interactive page. Both are part of the program: nothing is fetched from elsewhere.
 
+use std::sync::OnceLock;
+
 use axum::Router;
+use axum::body::Bytes;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::Paths;
 use utoipa::openapi::schema::{Object, Type};
 use utoipa::openapi::{Info, OpenApi, OpenApiBuilder, RefOr, Tag};
-use utoipa_swagger_ui::SwaggerUi;
+use utoipa_swagger_ui::{Config, SwaggerUi};
 
+use crate::error::ApiError;
 use crate::state::AppState;
+
+const DOCUMENT: &str = "/openapi.json";
 
 const DESCRIPTION: &str = "\
 Runs language-model agents on an event log. Errors are RFC 9457 problem documents with a stable `code` and a `hint`.
@@ -76,7 +85,24 @@ fn describe_places(paths: &mut Paths) {
 
 /// `/docs` and `/openapi.json`.
 pub(crate) fn router() -> Router {
-    SwaggerUi::new("/docs").url("/openapi.json", openapi()).into()
+    let page: Router = SwaggerUi::new("/docs").config(Config::from(DOCUMENT)).into();
+    page.route(DOCUMENT, get(document))
+}
+
+/// The document as text. It is made when it is first asked for: most servers never are, and as values it takes some megabytes.
+async fn document() -> Result<Response, ApiError> {
+    static TEXT: OnceLock<Bytes> = OnceLock::new();
+    let text = match TEXT.get() {
+        Some(text) => text.clone(),
+        None => {
+            let made = tokio::task::spawn_blocking(|| serde_json::to_vec(&openapi())).await;
+            let made = made.map_err(|error| ApiError::internal(format!("the description broke off: {error}")))?;
+            let made = made.map_err(|error| ApiError::internal(format!("the description is no JSON: {error}")))?;
+            TEXT.get_or_init(|| made.into()).clone()
+        }
+    };
+    let json = HeaderValue::from_static("application/json");
+    Ok(([(header::CONTENT_TYPE, json)], text).into_response())
 }
 
 #[cfg(test)]

@@ -57,6 +57,6 @@ pub use run_views::{
     BlobView, ChainLinkView, CitationView, FailureView, ForkView, PendingApprovalView, RunStatus, RunSummary, RunView,
     SpanView, StepView, ToolView, UsageView, citation_view, failure_view, result_view, step_view, usage_view,
 };
-pub use runs::{RunFilter, RunPlace};
+pub use runs::RunFilter;
 pub use time::Timestamp;
 pub use within::Within;

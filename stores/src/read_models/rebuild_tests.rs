@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use riverrun_schemas::agent::AgentEvent;
@@ -192,8 +192,30 @@ async fn given_a_run_then_it_reads_as_its_events_say_at_every_point() {
     let steps = [testing::step(1, 1), testing::step(1, 2), testing::step(2, 3)];
     assert_eq!(run, result_view(&accepted, &steps, &end), "a stream and the read model show the same");
     assert_eq!(runs::steps(&sql, run_id(), 1).await.unwrap(), run.steps[1..]);
-    let place = runs::place(&sql, Within::EveryNamespace, run_id()).await.unwrap().unwrap();
-    assert_eq!((place.offset, place.status), (0, Succeeded));
+    let place = "SELECT log_offset, status FROM runs";
+    assert_eq!(rows(&sql, &[place]).await, format!("{place}\nlog_offset=0 status=succeeded \n"));
+}
+
+#[tokio::test]
+async fn given_many_ids_when_it_is_asked_whether_they_are_runs_then_the_first_that_is_none_is_named() {
+    let (_folder, sql) = fresh().await;
+    let mut log = Log::default();
+    // More than one statement asks for.
+    let runs: BTreeSet<RunId> = (0..1_100).map(|number: u32| RunId::derive(&[&number.to_string()])).collect();
+    for run in &runs {
+        log.agent(of_run(accepted(), *run));
+    }
+    apply(&sql, &log.0).await.unwrap();
+    let namespace = riverrun_schemas::Namespace::default();
+    let own = Within::Namespace(&namespace);
+    assert_eq!(runs::first_missing(&sql, own, &BTreeSet::new()).await.unwrap(), None);
+    assert_eq!(runs::first_missing(&sql, own, &runs).await.unwrap(), None);
+    let other = "team".parse().unwrap();
+    let first = runs.first().copied();
+    assert_eq!(runs::first_missing(&sql, Within::Namespace(&other), &runs).await.unwrap(), first);
+    let missing = RunId::derive(&["never accepted"]);
+    let with_one_that_is_none = runs.iter().copied().chain([missing]).collect();
+    assert_eq!(runs::first_missing(&sql, own, &with_one_that_is_none).await.unwrap(), Some(missing));
 }
 
 #[tokio::test]

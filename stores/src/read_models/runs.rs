@@ -1,6 +1,6 @@
 //! Runs and their steps.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use riverrun_schemas::agent::{
     AgentEvent, ForkedFrom, RunAccepted, RunAdvanced, RunCancelRequested, RunClaimed, RunFinished, RunRequest, Step,
@@ -20,6 +20,9 @@ use crate::read_models::run_views::{
 use crate::read_models::time::Timestamp;
 use crate::read_models::within::Within;
 use crate::sql::{DbConnection, DbRow, Sql, storable};
+
+/// Runs that one statement asks for: less than either database takes values.
+const IDS_AT_ONCE: usize = 1_000;
 
 // ---- projection ----
 
@@ -248,17 +251,6 @@ pub struct RunFilter {
     pub chain: Option<ChainId>,
 }
 
-/// Where a run's first event lies: whoever wants its events reads the partition from here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RunPlace {
-    /// Partition of `riverrun.agent.events`.
-    pub partition: i32,
-    /// Offset of its `RunAccepted`.
-    pub offset: i64,
-    /// Where the run is.
-    pub status: RunStatus,
-}
-
 /// The run with its steps; `None` when there is none of that id there.
 pub async fn run(sql: &Sql, within: Within<'_>, run_id: RunId) -> Result<Option<RunView>, StoreError> {
     // One transaction, so that the steps are those of the row.
@@ -288,23 +280,36 @@ pub async fn steps_page(sql: &Sql, run_id: RunId, after: i64, most: u32) -> Resu
     steps_after(&mut connection, run_id, after, most.into()).await.map_err(|error| error.at(sql.path()))
 }
 
-/// Where the run's events start on the log; `None` when there is no such run there.
-pub async fn place(sql: &Sql, within: Within<'_>, run_id: RunId) -> Result<Option<RunPlace>, StoreError> {
-    let row = sqlx::query("SELECT run_id, log_partition, log_offset, status FROM runs WHERE run_id = $1 AND (CAST($2 AS TEXT) IS NULL OR namespace = $2)")
-        .bind(run_id.to_string())
-        .bind(within.as_sql())
-        .fetch_optional(sql.reader())
-        .await
-        .map_err(|error| StoreError::from(error).at(sql.path()))?;
-    row.map(|row| {
-        let partition: i64 = row.try_get("log_partition")?;
-        Ok(RunPlace {
-            partition: i32::try_from(partition).unwrap_or(i32::MAX),
-            offset: row.try_get("log_offset")?,
-            status: status(&row)?,
-        })
-    })
-    .transpose()
+/// The first of these runs that is not there.
+pub async fn first_missing(
+    sql: &Sql,
+    within: Within<'_>,
+    run_ids: &BTreeSet<RunId>,
+) -> Result<Option<RunId>, StoreError> {
+    let wanted: Vec<RunId> = run_ids.iter().copied().collect();
+    for asked in wanted.chunks(IDS_AT_ONCE) {
+        let known = known_of(sql, within, asked).await.map_err(|error| error.at(sql.path()))?;
+        if let Some(missing) = asked.iter().find(|run_id| !known.contains(&run_id.to_string())) {
+            return Ok(Some(*missing));
+        }
+    }
+    Ok(None)
+}
+
+/// Those of the runs that are there.
+async fn known_of(sql: &Sql, within: Within<'_>, run_ids: &[RunId]) -> Result<HashSet<String>, StoreError> {
+    let numbers: Vec<String> = (2..run_ids.len() + 2).map(|number| format!("${number}")).collect();
+    let statement = format!(
+        "SELECT run_id FROM runs WHERE (CAST($1 AS TEXT) IS NULL OR namespace = $1) AND run_id IN ({})",
+        numbers.join(", ")
+    );
+    // Numbers of places and texts of this file. A connection need not keep a statement that is as long as what it was asked for.
+    let mut query = sqlx::query(sqlx::AssertSqlSafe(statement)).persistent(false).bind(within.as_sql());
+    for run_id in run_ids {
+        query = query.bind(run_id.to_string());
+    }
+    let rows = query.fetch_all(sql.reader()).await?;
+    rows.iter().map(|row| row.try_get("run_id").map_err(StoreError::from)).collect()
 }
 
 /// Runs, newest first.

@@ -18,9 +18,9 @@ export function Jobs({
 }) {
 	const jobs = page.data?.items ?? [];
 	return (
-		<Panel title="Jobs">
+		<Panel title="Trainings">
 			<Loading of={page} />
-			{page.data && jobs.length === 0 && <Empty>No jobs: upload a dataset and start one.</Empty>}
+			{page.data && jobs.length === 0 && <Empty>No trainings: upload a dataset and start one.</Empty>}
 			{jobs.length > 0 && (
 				<Table head={["model", "status", "step", "loss", "held out", "begun"]}>
 					{jobs.map((job) => (

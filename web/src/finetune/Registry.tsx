@@ -41,7 +41,7 @@ export function Registry({ page }: { page: Polled<Page<ModelVersionView>> }) {
 		<Panel title="Registry">
 			<Alert>{problem}</Alert>
 			<Loading of={page} />
-			{page.data && versions.length === 0 && <Empty>No versions: a job that succeeds makes one.</Empty>}
+			{page.data && versions.length === 0 && <Empty>No versions: a training that succeeds makes one.</Empty>}
 			{versions.length > 0 && (
 				<Table head={["version", "stage", "metrics", "size", "made", ""]}>
 					{versions.map((one) => (

@@ -47,9 +47,9 @@ export function StartJob({ datasets, defaults, onStarted }: Props) {
 	};
 
 	return (
-		<Panel title="New job">
+		<Panel title="New training">
 			<form
-				aria-label="new job"
+				aria-label="new training"
 				className="space-y-2"
 				onSubmit={(event) => {
 					event.preventDefault();

@@ -87,13 +87,13 @@ fn run_id(text: &str) -> Result<RunId, ApiError> {
 /// namespace are taken. One of another namespace is answered like one that never was.
 async fn check_own(state: &AppState, run_ids: &BTreeSet<RunId>) -> Result<(), ApiError> {
     let own = Namespace::default();
-    for run_id in run_ids {
-        if runs::place(&state.parts().sql, Within::Namespace(&own), *run_id).await?.is_none() {
+    match runs::first_missing(&state.parts().sql, Within::Namespace(&own), run_ids).await? {
+        None => Ok(()),
+        Some(run_id) => {
             let hint = "datasets belong to the machine: make them of runs of that namespace, or hand texts in as a file without from_runs";
-            return Err(ApiError::field("run", format!("{run_id} is no run of the namespace {own}")).hint(hint));
+            Err(ApiError::field("run", format!("{run_id} is no run of the namespace {own}")).hint(hint))
         }
     }
-    Ok(())
 }
 
 /// Checks a dataset and keeps it under its name: `multipart/form-data` with the fields `name`, `format` (`sft`, `dpo` or `chat`),

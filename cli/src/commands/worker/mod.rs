@@ -21,6 +21,7 @@ use crate::output::tell;
 use crate::settings::Settings;
 use crate::shared::{self, Shared};
 use crate::signals::Signals;
+use crate::start_pages;
 
 /// How long the broker may take to answer at the start.
 const BROKER_PATIENCE: Duration = Duration::from_secs(10);
@@ -110,6 +111,7 @@ pub async fn run(args: WorkerArgs, settings: &Settings) -> Result<(), CliError> 
         None => String::new(),
     };
     tell(&format!("riverrun worker {} × {} works · Kafka {}{health}", args.kind.name(), args.concurrency, log.brokers));
+    start_pages::give_back_soon();
     let ended = tokio::select! {
         () = signals.next() => None,
         name = first_end(&workers) => Some(name),
