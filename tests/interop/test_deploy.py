@@ -213,7 +213,7 @@ def test_the_chart_scales_only_groups_that_commit_and_reaches_a_kafka_that_asks_
 def test_a_worker_of_the_chart_that_says_little_is_scaled_all_the_same():
     trigger = (CHART / "templates/workers.yaml").read_text()
     # Kubernetes refuses metadata of a trigger that are null.
-    assert "lagThreshold: {{ .lag | default 50 | quote }}" in trigger
+    assert 'lagThreshold: {{ include "riverrun.text" (.lag | default 50) }}' in trigger
     assert "{{- if .maxReplicas }}\n  maxReplicaCount:" in trigger
     topics = set(re.findall(r'^name = "(.+)"$', (ROOT / "deploy/topics.toml").read_text(), re.M))
     assert set(re.findall(r"topic: ([a-z.]+)", (CHART / "values.yaml").read_text())) <= topics
