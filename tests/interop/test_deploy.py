@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -282,6 +283,16 @@ def test_dashboards_and_alerts_ask_for_figures_that_there_are():
         assert all(f'"{word}"' in sources() for word in words), expression
     for rule in rules:
         assert rule["annotations"]["description"] and rule["labels"]["severity"] in {"critical", "warning", "info"}
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not in PATH: ./x interop has it of Debian's package")
+def test_given_figures_that_tell_of_trouble_when_the_alerts_are_tried_then_prometheus_fires_those_and_no_others():
+    folder = ROOT / "deploy/prometheus"
+    for arguments in (["check", "config", "prometheus.yml"], ["test", "rules", "alerts_test.yml"]):
+        done = subprocess.run(["promtool", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    tried = {case["alertname"] for test in yaml.safe_load((folder / "alerts_test.yml").read_text())["tests"] for case in test["alert_rule_test"]}
+    assert {"RiverrunLagGrows", "RiverrunLagStands", "RiverrunDeadLetters", "RiverrunRunsSilent", "RiverrunDown", "RiverrunGone"} <= tried
 
 
 def test_the_bill_of_materials_has_every_package_of_the_lock_file():
