@@ -16,6 +16,12 @@ def pytest_sessionstart(session):
         raise pytest.UsageError(f"{BINARY} is missing; run these by ./x interop, or set RIVERRUN_BIN")
 
 
+@pytest.fixture
+def scale(request):
+    """How many times its short form a test does."""
+    return request.config.getoption("--scale")
+
+
 @pytest.fixture(scope="session")
 def model():
     stub = StubModel()
