@@ -36,7 +36,8 @@ fn sizes_of_nothing(root: &Path) -> Findings {
     let (page, tests, verbs) = SIZES;
     let read = |file: &str| fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {file}"));
     let (text, verbs_text) = (read(page)?, read(verbs)?);
-    let can_repeat = |file: &str, name: &str| file.starts_with(tests) && read(file).is_ok_and(|text| takes_scale(&text, name));
+    let can_repeat =
+        |file: &str, name: &str| file.starts_with(tests) && read(file).is_ok_and(|text| takes_scale(&text, name));
     let mut findings = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with("| F")) {
         let repeated = || named(line).any(|(file, name)| can_repeat(file, name));
