@@ -285,7 +285,24 @@ def test_dashboards_and_alerts_ask_for_figures_that_there_are():
         assert rule["annotations"]["description"] and rule["labels"]["severity"] in {"critical", "warning", "info"}
 
 
-@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not in PATH: ./x interop has it of Debian's package")
+with_promtool = pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not in PATH: ./x interop has it of Debian's package")
+
+
+@with_promtool
+def test_given_what_the_dashboard_and_the_chart_ask_when_prometheus_reads_it_then_it_is_a_query(tmp_path):
+    panels = json.loads((ROOT / "deploy/grafana/dashboards/riverrun.json").read_text())["panels"]
+    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    query = re.search(r"query: '(.*)'", (CHART / "templates/workers.yaml").read_text()).group(1)
+    asked.append(query.replace("{{ $.Release.Namespace }}", "prod"))
+    rules = [{"record": f"asked:{number}", "expr": one} for number, one in enumerate(asked)]
+    (tmp_path / "asked.yml").write_text(yaml.safe_dump({"groups": [{"name": "asked", "rules": rules}]}))
+    done = subprocess.run(["promtool", "check", "rules", "asked.yml"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and f"{len(asked)} rules found" in done.stdout, done.stdout + done.stderr
+    sources = yaml.safe_load((ROOT / "deploy/grafana/provisioning/datasources/prometheus.yml").read_text())["datasources"]
+    assert {panel["datasource"]["uid"] for panel in panels} <= {source["uid"] for source in sources}
+
+
+@with_promtool
 def test_given_figures_that_tell_of_trouble_when_the_alerts_are_tried_then_prometheus_fires_those_and_no_others():
     folder = ROOT / "deploy/prometheus"
     for arguments in (["check", "config", "prometheus.yml"], ["test", "rules", "alerts_test.yml"]):
