@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -36,6 +37,19 @@ def tracked():
     if listed.returncode:
         pytest.skip("the checkout is no git repository")
     return [name for name in listed.stdout.split("\0") if name]
+
+
+# Versions of Debian's packages go with its security; a `cd` lasts as long as its command.
+ACCEPTED = ("DL3008", "DL3003")
+
+
+def test_given_the_recipe_when_a_linter_reads_it_then_it_has_nothing_to_say():
+    linter = shutil.which("hadolint", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")]))
+    if not linter:
+        pytest.skip("hadolint is not there: tests/interop/requirements.txt has it for x86_64")
+    ignored = [word for rule in ACCEPTED for word in ("--ignore", rule)]
+    done = subprocess.run([linter, "--no-color", *ignored, ROOT / "deploy/Dockerfile"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and not done.stdout, done.stdout + done.stderr
 
 
 def test_given_the_stages_when_they_copy_then_each_source_is_in_the_checkout_or_made_before():
