@@ -1,5 +1,6 @@
 import pytest
 
+import servers
 from server import BINARY, ROOT, Server
 from stub_model import StubModel
 
@@ -8,12 +9,30 @@ def pytest_addoption(parser):
     parser.addoption("--kills", type=int, default=10, help="how often the kill test kills the server (default: 10)")
     parser.addoption("--scale", type=int, default=1, help="how many times their short form the fault and fuzz tests do (default: 1)")
     parser.addoption("--kafka", action="store_true", help="also run what needs Apache Kafka's console tools and a real Kafka")
+    parser.addoption("--servers", action="store_true", help="PostgreSQL, S3, MongoDB and Redis instead of embedded stores, for every server that the tests start")
     parser.addoption("--phoenix", metavar="PROGRAM", help="a `phoenix` program to trace to (./x interop --phoenix has one)")
 
 
 def pytest_sessionstart(session):
     if not BINARY.exists():
         raise pytest.UsageError(f"{BINARY} is missing; run these by ./x interop, or set RIVERRUN_BIN")
+    servers.wanted = session.config.getoption("--servers")
+    if servers.wanted and (lacking := servers.missing()):
+        raise pytest.UsageError(f"--servers wants {lacking}")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--servers"):
+        embedded = pytest.mark.skip(reason="looks into embedded stores, breaks them, or chooses servers of its own")
+        for item in items:
+            if item.path.stem in servers.PRESUPPOSE_EMBEDDED:
+                item.add_marker(embedded)
+
+
+@pytest.fixture
+def scale(request):
+    """How many times its short form a test does."""
+    return request.config.getoption("--scale")
 
 
 @pytest.fixture(scope="session")

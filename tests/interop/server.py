@@ -11,6 +11,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import servers
+
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("RIVERRUN_BIN") or ROOT / "target/debug/riverrun")
 START_TIMEOUT_S = 90
@@ -92,7 +94,7 @@ class Server:
         }
         if "RIVERRUN_MODELS_DIR" in os.environ:
             self.env["RIVERRUN_MODELS_DIR"] = os.environ["RIVERRUN_MODELS_DIR"]
-        self.env |= settings or {}
+        self.env |= servers.settings_of(self.folder) | (settings or {})
 
     # ---- life --------------------------------------------------------------------------------------------------------
 

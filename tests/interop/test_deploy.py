@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -213,7 +214,7 @@ def test_the_chart_scales_only_groups_that_commit_and_reaches_a_kafka_that_asks_
 def test_a_worker_of_the_chart_that_says_little_is_scaled_all_the_same():
     trigger = (CHART / "templates/workers.yaml").read_text()
     # Kubernetes refuses metadata of a trigger that are null.
-    assert "lagThreshold: {{ .lag | default 50 | quote }}" in trigger
+    assert 'lagThreshold: {{ include "riverrun.text" (.lag | default 50) }}' in trigger
     assert "{{- if .maxReplicas }}\n  maxReplicaCount:" in trigger
     topics = set(re.findall(r'^name = "(.+)"$', (ROOT / "deploy/topics.toml").read_text(), re.M))
     assert set(re.findall(r"topic: ([a-z.]+)", (CHART / "values.yaml").read_text())) <= topics
@@ -282,6 +283,33 @@ def test_dashboards_and_alerts_ask_for_figures_that_there_are():
         assert all(f'"{word}"' in sources() for word in words), expression
     for rule in rules:
         assert rule["annotations"]["description"] and rule["labels"]["severity"] in {"critical", "warning", "info"}
+
+
+with_promtool = pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not in PATH: ./x interop has it of Debian's package")
+
+
+@with_promtool
+def test_given_what_the_dashboard_and_the_chart_ask_when_prometheus_reads_it_then_it_is_a_query(tmp_path):
+    panels = json.loads((ROOT / "deploy/grafana/dashboards/riverrun.json").read_text())["panels"]
+    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    query = re.search(r"query: '(.*)'", (CHART / "templates/workers.yaml").read_text()).group(1)
+    asked.append(query.replace("{{ $.Release.Namespace }}", "prod"))
+    rules = [{"record": f"asked:{number}", "expr": one} for number, one in enumerate(asked)]
+    (tmp_path / "asked.yml").write_text(yaml.safe_dump({"groups": [{"name": "asked", "rules": rules}]}))
+    done = subprocess.run(["promtool", "check", "rules", "asked.yml"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and f"{len(asked)} rules found" in done.stdout, done.stdout + done.stderr
+    sources = yaml.safe_load((ROOT / "deploy/grafana/provisioning/datasources/prometheus.yml").read_text())["datasources"]
+    assert {panel["datasource"]["uid"] for panel in panels} <= {source["uid"] for source in sources}
+
+
+@with_promtool
+def test_given_figures_that_tell_of_trouble_when_the_alerts_are_tried_then_prometheus_fires_those_and_no_others():
+    folder = ROOT / "deploy/prometheus"
+    for arguments in (["check", "config", "prometheus.yml"], ["test", "rules", "alerts_test.yml"]):
+        done = subprocess.run(["promtool", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    tried = {case["alertname"] for test in yaml.safe_load((folder / "alerts_test.yml").read_text())["tests"] for case in test["alert_rule_test"]}
+    assert {"RiverrunLagGrows", "RiverrunLagStands", "RiverrunDeadLetters", "RiverrunRunsSilent", "RiverrunDown", "RiverrunGone"} <= tried
 
 
 def test_the_bill_of_materials_has_every_package_of_the_lock_file():

@@ -1,4 +1,4 @@
-"""The rows of the fault matrix (docs/reliability.md) that need the whole program and that no other file has: clocks, long steps, lost answers,
+"""The rows of the fault matrix (docs/reliability.md) that need the whole program and that no other file has: poison among many, clocks, long steps, lost answers,
 watchers, damaged files, lost read models, signals, file handles, memory, a full disk. `./x interop -k test_faults --scale 20` is the long form."""
 
 import contextlib
@@ -15,6 +15,7 @@ import subprocess
 import threading
 import time
 import uuid
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,14 +28,9 @@ import log_client
 from server import RUN_ENDED, wait_for
 from test_finetune_faults import fill
 from test_kill import persistently
-from test_poison import encode, run_id_for, schema_of
+from test_poison import answered, cases, dead_letters, encode, run_id_for, schema_of, start_run
 
 COMMANDS = "riverrun.agent.commands"
-
-
-@pytest.fixture
-def scale(request):
-    return request.config.getoption("--scale")
 
 
 def handles(server):
@@ -46,30 +42,59 @@ def resident_bytes(server):
     return pages * resource.getpagesize()
 
 
+# ---- F7: poison among many ------------------------------------------------------------------------------------------------------
+
+
+def test_one_record_in_a_hundred_that_nobody_can_read_holds_up_none_of_the_others(server, scale):
+    def letters():
+        return Counter(record.value() or b"" for record in dead_letters(server, COMMANDS))
+
+    before, kinds = letters(), list(cases(COMMANDS).values())
+    failures, good, bad = [], [], Counter()
+    producer = Producer({"bootstrap.servers": server.brokers, "acks": "all"})
+    for number in range(100 * scale):
+        partition = number % 6
+        if number % 100 == 50:
+            key, value = b"poison", kinds[number // 100 % len(kinds)]
+            bad[value] += 1
+        else:
+            run_id = run_id_for(partition, salt=500 + 20_000_000 * (number + 1))
+            key, value = run_id.encode(), start_run(run_id, "[[steps=1]]")
+            good.append(run_id)
+        producer.produce(COMMANDS, value, key=key, partition=partition, on_delivery=lambda error, _: error and failures.append(error))
+    assert producer.flush(60) == 0 and not failures, failures
+    wait_for(lambda: answered(server, "riverrun.agent.RunFinished", good), 120 + 6 * scale, "the end of each good run", every_s=0.5)
+    wait_for(lambda: (letters() - before).total() >= scale, 60, "the dead letters", every_s=0.5)
+    server.settle()
+    assert letters() - before == bad, "the original bytes of each that is broken, once, and of no other"
+
+
 # ---- F11: longer than every limit of the group ------------------------------------------------------------------------------
 
 
-def test_a_step_longer_than_every_limit_of_its_group_is_done_once(new_server, model):
+def test_a_step_longer_than_every_limit_of_its_group_is_done_once(new_server, model, scale):
     server = new_server(RIVERRUN_KAFKA_SESSION_TIMEOUT_MS="6000", RIVERRUN_KAFKA_MAX_POLL_INTERVAL_MS="6000").start()
-    run_id = server.start_run("[[steps=1 delay_ms=14000 id=long]]")
-    assert server.run_end(run_id, 120)["status"] == "succeeded"
-    assert model.requests["long"] == [0, 1, 2], "each call once"
-    claims = [record for record in log_client.read_topic(server.brokers, "riverrun.agent.events")
-              if log_client.headers(record)["ce_type"] == "riverrun.agent.RunClaimed" and record.key() == run_id.encode()]
-    assert len(claims) == 1, "nobody took it over"
+    runs = {server.start_run(f"[[steps=1 delay_ms=14000 id=long{number}]]"): f"long{number}" for number in range(scale)}
+    for run_id, script in runs.items():
+        assert server.run_end(run_id, 120 + 5 * scale)["status"] == "succeeded"
+        assert model.requests[script] == [0, 1, 2], "each call once"
+    claims = Counter(record.key().decode() for record in log_client.read_topic(server.brokers, "riverrun.agent.events")
+                     if log_client.headers(record)["ce_type"] == "riverrun.agent.RunClaimed")
+    assert claims == dict.fromkeys(runs, 1), "nobody took one over"
 
 
 # ---- F13: clocks ----------------------------------------------------------------------------------------------------------
 
 
-def test_clocks_that_are_wrong_change_neither_order_nor_end(server):
+def test_clocks_that_are_wrong_change_neither_order_nor_end(server, scale):
     schema_id, schema = schema_of("riverrun.agent.StartRun")
     now = int(time.time() * 1000)
     failures = []
     producer = Producer({"bootstrap.servers": server.brokers, "acks": "all"})
     started = []
-    for number, at in enumerate([-(2**53), 0, 1, now - 3_600_000, now + 3_600_000, 253_402_300_800_000, 2**62]):
-        run_id = run_id_for(number % 6, salt=700 + number)
+    for number, at in enumerate([-(2**53), 0, 1, now - 3_600_000, now + 3_600_000, 253_402_300_800_000, 2**62] * scale):
+        # An id of its own: `run_id_for` looks through ten million.
+        run_id = run_id_for(number % 6, salt=700 + number % 100 + 10_000_000 * (number // 100))
         request = {"task": f"[[steps=2 id=clock{number}]]", "agent": "react", "namespace": "default", "approval": "never"}
         value = log_client.frame(schema_id, encode(schema, {"run_id": run_id, "request": request, "at": at}))
         # The record's own time is as wrong as the event's, as far as Kafka's form has it.
@@ -78,7 +103,7 @@ def test_clocks_that_are_wrong_change_neither_order_nor_end(server):
         started.append(run_id)
     assert producer.flush(20) == 0 and not failures, failures
     for run_id in started:
-        result = server.run_end(run_id)
+        result = server.run_end(run_id, 60 + scale)
         assert result["status"] == "succeeded", result
         assert [step["seq"] for step in result["steps"]] == list(range(1, len(result["steps"]) + 1))
         tools = [step["tool"] for step in result["steps"] if step.get("tool")]

@@ -102,17 +102,18 @@ def database():
 
 
 @pytest.mark.parametrize("how", ["cut", "hold"])
-def test_a_database_that_goes_within_a_run_holds_up_no_run_and_catches_up(new_server, database, how):
+def test_a_database_that_goes_within_a_run_holds_up_no_run_and_catches_up(new_server, database, how, scale):
     url, proxy = database
     server = new_server(RIVERRUN_DATABASE_URL=url).start()
     assert server.run_end(server.start_run("[[steps=1 id=database-before]]"))["status"] == "succeeded"
-    run_id = server.start_run(f"[[steps=4 delay_ms=300 id=database-{how}]]")
-    getattr(proxy, how)()
-    # Runs live on the log: this one ends while nobody can read it anywhere else.
-    wait_for(lambda: (run := log_client.runs(server.brokers, server.url).get(run_id)) and run.end, 120, "the run's end on the log", every_s=0.5)
-    proxy.mend()
-    assert server.run_end(run_id, 120)["status"] == "succeeded"
-    assert server.run_end(server.start_run("[[steps=1 id=database-after]]"), 120)["status"] == "succeeded"
+    for number in range(scale):
+        run_id = server.start_run(f"[[steps=4 delay_ms=300 id=database-{how}-{number}]]")
+        getattr(proxy, how)()
+        # Runs live on the log: this one ends while nobody can read it anywhere else.
+        wait_for(lambda run_id=run_id: (run := log_client.runs(server.brokers, server.url).get(run_id)) and run.end, 120, "the run's end on the log", every_s=0.5)
+        proxy.mend()
+        assert server.run_end(run_id, 120)["status"] == "succeeded"
+        assert server.run_end(server.start_run(f"[[steps=1 id=database-after-{number}]]"), 120)["status"] == "succeeded"
     server.settle(120)
 
 
@@ -135,7 +136,7 @@ def store(request):
     proxy.close()
 
 
-def test_a_store_that_goes_within_a_run_holds_up_no_run_and_is_told_with_its_fix(new_server, store, tmp_path):
+def test_a_store_that_goes_within_a_run_holds_up_no_run_and_is_told_with_its_fix(new_server, store, tmp_path, scale):
     settings, name, names, proxy = store
     server = new_server(RIVERRUN_INGEST_ROOTS=str(tmp_path), **settings).start()
 
@@ -144,15 +145,16 @@ def test_a_store_that_goes_within_a_run_holds_up_no_run_and_is_told_with_its_fix
         return found["status"] == status and found
 
     wait_for(lambda: row("up"), 30, "the store to answer")
-    run_id = server.start_run(f"[[steps=4 delay_ms=300 id=store-{name}]]")
-    proxy.cut()
-    assert server.run_end(run_id, 120)["status"] == "succeeded"
-    down = wait_for(lambda: row("down"), 60, "the row of a store that is away")
-    assert names in down["fix"] and "s3cret" not in json.dumps(down), down
-    assert server.get("/ready").status == 503 or not down["required"], down
-    proxy.mend()
-    wait_for(lambda: row("up"), 60, "the store to answer again")
-    note = tmp_path / "note.md"
-    note.write_text("# Note\n\nThe keel is orange.\n")
-    assert server.ingest(note, f"after-{name}")["status"] == "done"
+    for number in range(scale):
+        run_id = server.start_run(f"[[steps=4 delay_ms=300 id=store-{name}-{number}]]")
+        proxy.cut()
+        assert server.run_end(run_id, 120)["status"] == "succeeded"
+        down = wait_for(lambda: row("down"), 60, "the row of a store that is away")
+        assert names in down["fix"] and "s3cret" not in json.dumps(down), down
+        assert server.get("/ready").status == 503 or not down["required"], down
+        proxy.mend()
+        wait_for(lambda: row("up"), 60, "the store to answer again")
+        note = tmp_path / f"note-{number}.md"
+        note.write_text(f"# Note {number}\n\nThe keel is orange.\n")
+        assert server.ingest(note, f"after-{name}")["status"] == "done"
     server.settle(120)

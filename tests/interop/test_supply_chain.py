@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -63,6 +64,14 @@ def test_ci_runs_what_everyone_runs_and_that_checks_the_dependencies():
     assert re.search(r'^exec ".*/\.\./x" test ', (ROOT / ".ci/run").read_text(), re.M)
     everything = re.search(r"^run_tests\(\) {\n(.*?)^}", X, re.M | re.S).group(1)
     assert "cargo xtask check || failed+=" in everything and "./x deny || failed+=" in everything and "./x sbom " in everything
+
+
+def test_given_the_files_of_attacks_when_they_are_collected_then_there_are_more_than_four_hundred_cases():
+    files = re.search(r"that are written down \((.*?)\)", (ROOT / "docs/security.md").read_text()).group(1)
+    paths = [ROOT / "tests/interop" / name for name in re.findall(r"`(test_\w+\.py)`", files)]
+    assert len(paths) == 4 and all(path.exists() for path in paths)
+    listed = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", *paths], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert len([line for line in listed.stdout.splitlines() if "::" in line]) >= 400
 
 
 def test_ci_runs_every_suite_of_stores_on_each_server_that_it_starts():

@@ -65,7 +65,7 @@ def parsed(text):
 
 
 @pytest.mark.parametrize("topic", sorted(WRITTEN))
-def test_given_programs_of_every_version_beside_this_one_when_they_write_then_each_run_ends_once_here(new_server, topic):
+def test_given_programs_of_every_version_beside_this_one_when_they_write_then_each_run_ends_once_here(new_server, topic, scale):
     with SchemaRegistry() as registry:
         server = new_server(RIVERRUN_SCHEMA_REGISTRY_URL=registry.url).start()
         first = server.start_run("add up [[steps=2 id=versions]]")
@@ -79,16 +79,18 @@ def test_given_programs_of_every_version_beside_this_one_when_they_write_then_ea
         event = event | {"cluster": "blue", "request": event["request"] | {"priority": 7}}
         stored[newest + 1] = registry.versions[subject, newest + 1] = (NEWER_ID, later(stored[newest][1]))
         # An id differs from its neighbours in its last places, which are random.
-        runs = {version: f"{first[:-6]}{version:06d}" for version in stored}
+        runs = {(version, number): f"{first[:-6]}{100 * number + version:06d}" for number in range(scale) for version in stored}
         headers = [(name, value) for name, value in record.headers() if name in {"ce_type", "ce_specversion", "content-type"}]
         producer = Producer({"bootstrap.servers": server.brokers})
-        for version, (id, text) in stored.items():
+        schemas = {version: (id, parsed(text)) for version, (id, text) in stored.items()}
+        for (version, _), run_id in runs.items():
+            id, schema = schemas[version]
             body = io.BytesIO()
-            fastavro.schemaless_writer(body, parsed(text), event | {"run_id": runs[version]})
-            producer.produce(topic, key=runs[version].encode(), value=log_client.frame(id, body.getvalue()), headers=headers, partition=record.partition())
-        assert producer.flush(15) == 0
-        for version, run_id in runs.items():
-            run = server.run_end(run_id, 120)
+            fastavro.schemaless_writer(body, schema, event | {"run_id": run_id})
+            producer.produce(topic, key=run_id.encode(), value=log_client.frame(id, body.getvalue()), headers=headers, partition=record.partition())
+        assert producer.flush(15 + scale) == 0
+        for (version, _), run_id in runs.items():
+            run = server.run_end(run_id, 120 + scale)
             assert run["status"] == "succeeded" and [step["seq"] for step in run["steps"]] == list(range(1, steps + 1)), (version, run)
         on_log = log_client.runs(server.brokers, registry.url)
         assert all(on_log[run_id].end and not on_log[run_id].void for run_id in runs.values())
