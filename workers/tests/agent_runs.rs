@@ -15,6 +15,8 @@ mod texts;
 mod turnover;
 #[path = "agent_runs/unconstrained.rs"]
 mod unconstrained;
+#[path = "agent_runs/unread.rs"]
+mod unread;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -13,6 +13,7 @@ use riverrun_stores::read_models::run_fold::{RunGate, Verdict};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::asides::{Aside, Asides, Try};
 use super::chains::{Chains, Settled};
 use super::driver::Seen;
 use super::lookup::{Looked, Search};
@@ -91,7 +92,9 @@ pub(super) struct Partition {
     runs: HashMap<RunId, Slot>,
     /// Accepted, but the event was not read back yet.
     announced: HashMap<RunId, i64>,
-    /// What each of these two is to be folded from, in order: a note is taken with every command.
+    /// Open, but not to be read for now.
+    pub(super) asides: Asides,
+    /// What each of these three is to be folded from, in order: a note is taken with every command.
     folds: BTreeSet<i64>,
     /// Steps of open runs in the past, not decoded yet: when the end of the run comes, nobody needs them.
     put_off: HashMap<RunId, Vec<Record>>,
@@ -114,6 +117,7 @@ impl Partition {
             live: false,
             runs: HashMap::new(),
             announced: HashMap::new(),
+            asides: Asides::default(),
             folds: BTreeSet::new(),
             put_off: HashMap::new(),
             ready: Vec::new(),
@@ -128,7 +132,7 @@ impl Partition {
     }
 
     pub(super) fn is_open(&self, run: &RunId) -> bool {
-        self.runs.contains_key(run) || self.announced.contains_key(run)
+        self.runs.contains_key(run) || self.announced.contains_key(run) || self.asides.has(run)
     }
 
     /// The claim in force of an open run.
@@ -323,8 +327,16 @@ impl Partition {
 
     /// An event of a run that has no slot: it begins, or it began before the fold did, or it has ended.
     fn first_of(&mut self, offset: i64, event: AgentEvent) -> Folded {
+        let run_id = event.run_id();
+        if self.ended.contains(&run_id) {
+            return Folded::Known;
+        }
+        // Of the past the newest snapshot is the best to begin with.
+        if self.asides.has(&run_id) && (self.live || !matches!(event, AgentEvent::RunSnapshotted(_))) {
+            self.asides.hear(offset, event);
+            return Folded::Known;
+        }
         match event {
-            _ if self.ended.contains(&event.run_id()) => Folded::Known,
             AgentEvent::RunAccepted(accepted) => {
                 self.open_from(offset, offset, RunState::accepted(&accepted));
                 Folded::Known
@@ -339,8 +351,44 @@ impl Partition {
         }
     }
 
+    /// A run can't be read from its snapshot at `offset`: it is tried again from `due` on. The note does not pass it.
+    pub(super) fn set_aside(&mut self, offset: i64, snapshot: RunSnapshotted, due: Instant) {
+        if let Some(earlier) = self.asides.put(offset, snapshot, due) {
+            self.folds.remove(&earlier);
+        }
+        self.folds.insert(offset);
+    }
+
+    /// The tries that are due to read runs that were set aside.
+    pub(super) fn asides_due(&mut self, now: Instant) -> Vec<Try> {
+        if self.live { self.asides.due(now, self.next_event) } else { Vec::new() }
+    }
+
+    /// A run that was set aside is read, up to what had come when its reading began; what came since was kept.
+    pub(super) fn restored(&mut self, mut state: RunState) {
+        let run_id = state.run_id;
+        let Some((Aside { offset, snapshot, later, .. }, mut next_offset)) = self.asides.take(&run_id) else { return };
+        for (at, event) in later {
+            state.apply(&event);
+            next_offset = at + 1;
+        }
+        self.folds.remove(&offset);
+        match state.finished.clone() {
+            Some(finished) => {
+                self.end(run_id);
+                self.has_ended(&finished);
+            }
+            None => self.open(offset, snapshot.accepted_offset, next_offset, state),
+        }
+    }
+
     /// The fold of a run up to the event at `offset`, which is its first or a snapshot.
     pub(super) fn open_from(&mut self, offset: i64, accepted_offset: i64, state: RunState) {
+        self.open(offset, accepted_offset, offset + 1, state);
+    }
+
+    /// A run that is to be folded from `fold_from`, and whose fold is at hand up to `next_offset`.
+    fn open(&mut self, fold_from: i64, accepted_offset: i64, next_offset: i64, state: RunState) {
         let run_id = state.run_id;
         if let Some(announced) = self.announced.remove(&run_id) {
             self.folds.remove(&announced);
@@ -353,9 +401,9 @@ impl Partition {
             self.sessions.join(session.clone(), run_id);
         }
         let gate = state.gate().clone();
-        let holder = Holder::Resting(Box::new(Resting { state, next_offset: offset + 1, woken: false, ends: None }));
-        self.runs.insert(run_id, Slot { fold_from: offset, accepted_offset, gate, session, holder });
-        self.folds.insert(offset);
+        let holder = Holder::Resting(Box::new(Resting { state, next_offset, woken: false, ends: None }));
+        self.runs.insert(run_id, Slot { fold_from, accepted_offset, gate, session, holder });
+        self.folds.insert(fold_from);
         match circle {
             Some(settled) => self.settle(&run_id, settled),
             None => self.wake(&run_id),

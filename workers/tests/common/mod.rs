@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // each test file uses its part
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -188,6 +189,11 @@ impl World {
         &self.model
     }
 
+    /// Where its blobs lie.
+    pub(crate) fn blobs(&self) -> PathBuf {
+        self.folder.path().join("blobs")
+    }
+
     /// How its broker is reached.
     pub(crate) fn log(&self) -> &LogConfig {
         &self.log
@@ -212,7 +218,7 @@ impl World {
         let count = Count { calls: self.calls.clone(), effect, delay, time };
         let toolbox = Toolbox::builtin(Arc::new(NoKnowledge)).with(Arc::new(count));
         let toolbox = self.more_tools.iter().fold(toolbox, |toolbox, tool| toolbox.with(tool.clone()));
-        let blobs = Arc::new(ObjectStoreBlobs::local(&self.folder.path().join("blobs")).unwrap());
+        let blobs = Arc::new(ObjectStoreBlobs::local(&self.blobs()).unwrap());
         let config = AgentWorkerConfig {
             log: self.log.clone(),
             schemas: Schemas::built_in(),
