@@ -17,6 +17,8 @@ mod turnover;
 mod unconstrained;
 #[path = "agent_runs/unread.rs"]
 mod unread;
+#[path = "agent_runs/unsent.rs"]
+mod unsent;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

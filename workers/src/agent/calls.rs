@@ -1,7 +1,7 @@
 //! Uses tools for a run: what a call is made with, and what of its result goes into the event.
 
 use riverrun_agents::memory::MemoryScope;
-use riverrun_agents::state::NOT_MADE_MS;
+use riverrun_agents::state::{NOT_MADE_MS, NOT_SENT};
 use riverrun_agents::tools::{ToolContext, ToolError, beginning};
 use riverrun_agents::{RunState, decide};
 use riverrun_schemas::agent::{StepKind, ToolUse};
@@ -45,7 +45,10 @@ impl Driver {
         let mut result = ToolUse { duration_ms, ..call };
         match outcome {
             Ok(value) => self.record_result(&mut result, value).await,
-            Err(error) => result.error = Some(error.to_string()),
+            Err(error) => {
+                result.result_json = matches!(error, ToolError::NotSent(_)).then(|| NOT_SENT.to_owned());
+                result.error = Some(error.to_string());
+            }
         }
         self.append_steps(vec![decide::StepDraft::tool(StepKind::ToolResult, result)]).await
     }
