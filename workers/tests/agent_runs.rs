@@ -9,6 +9,8 @@ mod control;
 mod lost;
 #[path = "agent_runs/outgrown.rs"]
 mod outgrown;
+#[path = "agent_runs/stuck_store.rs"]
+mod stuck_store;
 #[path = "agent_runs/texts.rs"]
 mod texts;
 #[path = "agent_runs/turnover.rs"]

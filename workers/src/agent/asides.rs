@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use riverrun_agents::RunState;
+use riverrun_agents::{RunState, decide};
 use riverrun_log::LogError;
 use riverrun_schemas::RunId;
 use riverrun_schemas::agent::{AgentEvent, RunSnapshotted};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
-use super::{Coordinator, snapshots};
+use super::{COMPONENT, Coordinator, ending, snapshots};
 
 /// Before the second try; doubled with each failure up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -35,6 +35,27 @@ pub(super) struct Aside {
     stage: Stage,
     /// What came since the try began that is under way.
     pub(super) later: Vec<(i64, AgentEvent)>,
+    /// The claim in force, as far as it was told.
+    epoch: i64,
+    cancel: Cancel,
+}
+
+/// Whether a run was asked to stop.
+#[derive(Debug, Clone, Default)]
+enum Cancel {
+    #[default]
+    Unasked,
+    Asked(Option<String>),
+    /// Its end was written. Whether that counts is known once the run can be read.
+    Written,
+}
+
+/// A run that was asked to stop before it could be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Cancelled {
+    pub(super) run_id: RunId,
+    pub(super) epoch: i64,
+    pub(super) reason: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,16 +89,49 @@ impl Asides {
     /// Sets a run aside, to be tried at `due`; gives the offset of the snapshot that this one replaces.
     pub(super) fn put(&mut self, offset: i64, snapshot: RunSnapshotted, due: Instant) -> Option<i64> {
         let run_id = snapshot.run_id;
-        let aside = Aside { offset, snapshot, failures: 0, stage: Stage::Waits(due), later: Vec::new() };
-        self.runs.insert(run_id, aside).map(|earlier| earlier.offset)
+        let earlier = self.runs.remove(&run_id);
+        let replaced = earlier.as_ref().map(|earlier| earlier.offset);
+        let (told, cancel) = earlier.map_or((0, Cancel::default()), |earlier| (earlier.epoch, earlier.cancel));
+        let epoch = told.max(snapshot.epoch);
+        let (stage, later) = (Stage::Waits(due), Vec::new());
+        self.runs.insert(run_id, Aside { offset, snapshot, failures: 0, stage, later, epoch, cancel });
+        replaced
     }
 
     /// An event of a run that is set aside. It is kept where the try under way does not read so far; else the next one reads it.
     pub(super) fn hear(&mut self, offset: i64, event: AgentEvent) {
-        if let Some(aside) = self.runs.get_mut(&event.run_id())
-            && let Stage::IsRead(_) = aside.stage
+        let Some(aside) = self.runs.get_mut(&event.run_id()) else { return };
+        if let AgentEvent::RunClaimed(claim) = &event {
+            aside.epoch = aside.epoch.max(claim.epoch);
+        }
+        if let AgentEvent::RunCancelRequested(asked) = &event
+            && matches!(aside.cancel, Cancel::Unasked)
         {
+            aside.cancel = Cancel::Asked(asked.reason.clone());
+        }
+        if let AgentEvent::RunFinished(end) = &event
+            && end.epoch >= aside.epoch
+        {
+            aside.cancel = Cancel::Written;
+        }
+        if let Stage::IsRead(_) = aside.stage {
             aside.later.push((offset, event));
+        }
+    }
+
+    /// Runs that were asked to stop and whose end is not written yet.
+    pub(super) fn cancelled(&self) -> Vec<Cancelled> {
+        let asked = self.runs.iter().filter_map(|(run_id, aside)| match &aside.cancel {
+            Cancel::Asked(reason) => Some(Cancelled { run_id: *run_id, epoch: aside.epoch, reason: reason.clone() }),
+            Cancel::Unasked | Cancel::Written => None,
+        });
+        asked.collect()
+    }
+
+    /// The end of a run that was asked to stop is written.
+    pub(super) fn end_written(&mut self, run: &RunId) {
+        if let Some(aside) = self.runs.get_mut(run) {
+            aside.cancel = Cancel::Written;
         }
     }
 
@@ -129,6 +183,23 @@ fn pause(failures: u32) -> Duration {
 }
 
 impl Coordinator {
+    /// Ends the runs that were asked to stop before they could be read: whoever cancels one does not wait for the store. Should such
+    /// an end not count, since the claim in force is another, the run ends when it can be read.
+    pub(super) async fn end_cancelled_asides(&mut self) {
+        for (number, state) in &mut self.partitions {
+            for Cancelled { run_id, epoch, reason } in state.asides.cancelled() {
+                let end = ending::without_state(run_id, epoch, decide::cancelled(reason.as_deref()));
+                match self.context.producer.send_to_partition(&AgentEvent::from(end), *number, COMPONENT, None).await {
+                    Ok(_) => state.asides.end_written(&run_id),
+                    Err(error) => {
+                        tracing::warn!(run_id = %run_id, error = %error, "can't end a run that was cancelled, trying again");
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
     /// Begins the tries that are due.
     pub(super) fn read_asides(&mut self) {
         let now = Instant::now();
@@ -188,7 +259,7 @@ pub(super) fn why(error: Option<LogError>) -> String {
 #[cfg(test)]
 mod tests {
     use riverrun_schemas::BlobRef;
-    use riverrun_schemas::agent::RunResumed;
+    use riverrun_schemas::agent::{RunCancelRequested, RunClaimed, RunResumed};
 
     use super::*;
 
@@ -230,6 +301,24 @@ mod tests {
         asides.hear(8, resumed());
         let (aside, until) = asides.take(&run("a")).unwrap();
         assert_eq!((aside.later, until, asides.is_empty()), (vec![(8, resumed())], 8, true));
+    }
+
+    #[test]
+    fn given_a_run_that_is_asked_to_stop_when_it_can_not_be_read_then_its_end_is_written_once_under_the_newest_claim() {
+        let (mut asides, now) = (Asides::default(), Instant::now());
+        let run_id = run("a");
+        asides.put(5, snapshot("a"), now);
+        assert!(asides.cancelled().is_empty());
+        asides.hear(6, RunClaimed { run_id, epoch: 4, worker: "w".into(), at: 0 }.into());
+        for reason in ["enough", "too late"] {
+            asides.hear(7, RunCancelRequested { run_id, reason: Some(reason.into()), at: 0 }.into());
+        }
+        let cancelled = || vec![Cancelled { run_id, epoch: 4, reason: Some("enough".into()) }];
+        assert_eq!(asides.cancelled(), cancelled());
+        asides.put(8, snapshot("a"), now);
+        assert_eq!(asides.cancelled(), cancelled(), "an older claim's snapshot takes nothing back");
+        asides.end_written(&run_id);
+        assert!(asides.cancelled().is_empty());
     }
 
     #[test]

@@ -24,7 +24,7 @@ use super::partition::ReadyRun;
 use super::places::{Place, Turn};
 use super::room::{Fit, Meter};
 use super::tokens::TokenStream;
-use super::{ending, retries, snapshots};
+use super::{ending, retries};
 
 /// An event of the run as it lies on the log.
 #[derive(Debug, Clone)]
@@ -60,11 +60,11 @@ pub(super) struct Driver {
     pub(super) context: Arc<AgentContext>,
     pub(super) state: RunState,
     partition: i32,
-    accepted_offset: i64,
+    pub(super) accepted_offset: i64,
     /// Offset behind the last event in the fold.
-    next_offset: i64,
+    pub(super) next_offset: i64,
     /// The last step that a snapshot holds, or that one was tried at.
-    snapshot_seq: i64,
+    pub(super) snapshot_seq: i64,
     /// Texts that models began to write here.
     texts: u32,
     pub(super) meter: Meter,
@@ -143,7 +143,7 @@ impl Driver {
     }
 
     /// Why there is nothing left to do here, if so. Only meaningful after a claim was made.
-    fn left(&self) -> Option<Left> {
+    pub(super) fn left(&self) -> Option<Left> {
         if self.state.finished.is_some() {
             Some(Left::Ended)
         } else if !self.mine() {
@@ -425,24 +425,8 @@ impl Driver {
         self.snapshot_when_due().await
     }
 
-    /// Every so many steps the fold goes to the blob store; a run that can't have that goes on without.
-    async fn snapshot_when_due(&mut self) -> Result<(), Interrupted> {
-        if self.left().is_some() || self.state.last_seq() < self.snapshot_seq.saturating_add(snapshots::EVERY) {
-            return Ok(());
-        }
-        self.snapshot_seq = self.state.last_seq();
-        let offsets = (self.accepted_offset, self.next_offset);
-        match snapshots::take(self.context.shelves(), &self.state, offsets).await {
-            Ok(snapshot) => self.append(snapshot.into()).await,
-            Err(failure) => {
-                tracing::warn!(run_id = %self.state.run_id, error = failure.message, "no snapshot taken");
-                Ok(())
-            }
-        }
-    }
-
     /// Appends an event and reads it back.
-    async fn append(&mut self, event: AgentEvent) -> Result<(), Interrupted> {
+    pub(super) async fn append(&mut self, event: AgentEvent) -> Result<(), Interrupted> {
         let at = loop {
             match self.context.producer.send_to_partition(&event, self.partition, super::COMPONENT, None).await {
                 Ok(position) => break position,

@@ -225,6 +225,7 @@ impl Coordinator {
                 Wake::Note => {
                     self.write_notes(&group)?;
                     self.look_for_strangers();
+                    self.end_cancelled_asides().await;
                     self.read_asides();
                 }
             }

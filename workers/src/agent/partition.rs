@@ -185,6 +185,8 @@ impl Partition {
         let Some(Glimpse { run_id, kind }) = glimpse(record) else { return false };
         match kind {
             Kind::Begins => false,
+            // What says of a run that can't be read whether it is still to be stopped.
+            Kind::Tells | Kind::Ends if self.asides.has(&run_id) => false,
             // It has ended, or began before the fold did.
             Kind::Advances | Kind::Ends | Kind::Tells if !self.runs.contains_key(&run_id) => true,
             Kind::Ends | Kind::Tells => false,

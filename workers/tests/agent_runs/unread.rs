@@ -7,7 +7,7 @@ use std::time::Duration;
 use riverrun_agents::RunState;
 use riverrun_log::{BlobStore, ObjectStoreBlobs, Producer, partition_of};
 use riverrun_schemas::agent::{
-    AgentEvent, RunAccepted, RunClaimed, RunOutcome, RunRequest, RunSnapshotted, ToolEffect,
+    AgentEvent, CancelRun, RunAccepted, RunClaimed, RunOutcome, RunRequest, RunSnapshotted, ToolEffect,
 };
 use riverrun_schemas::{RunId, Topic, now_ms};
 
@@ -47,9 +47,14 @@ fn bring_back(world: &World, away: &Path) {
     std::fs::rename(away, world.blobs()).unwrap();
 }
 
+/// Another run of the same partition.
+fn neighbour_of(run_id: RunId) -> RunId {
+    std::iter::repeat_with(RunId::new).find(|other| partition(*other) == partition(run_id)).unwrap()
+}
+
 /// A run of the same partition goes from its command to its end.
 async fn a_neighbour_ends(world: &World, run_id: RunId) {
-    let neighbour = std::iter::repeat_with(RunId::new).find(|other| partition(*other) == partition(run_id)).unwrap();
+    let neighbour = neighbour_of(run_id);
     world.start(neighbour).await;
     assert_eq!(world.finished(neighbour).await.status, RunOutcome::Succeeded);
     assert_eq!(ends(&world.events().await, run_id), 0);
@@ -66,6 +71,24 @@ async fn given_a_run_that_can_not_be_read_when_the_store_is_back_then_it_goes_on
     let end = world.finished(run_id).await;
     assert_eq!((end.status, end.epoch), (RunOutcome::Succeeded, 2));
     assert_eq!(world.calls.load(Ordering::SeqCst), 2, "one call of each run");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_run_that_can_not_be_read_when_it_is_cancelled_then_it_ends_without_the_store_and_only_once() {
+    let world = World::new(ToolEffect::None, AT_ONCE, AT_ONCE).await;
+    let run_id = RunId::new();
+    let away = interrupted(&world, run_id).await;
+    let (_worker, _stop) = world.worker("w");
+    a_neighbour_ends(&world, run_id).await;
+    world.command(CancelRun { run_id, reason: Some("enough".into()), at: now_ms() }.into()).await;
+    let end = world.finished(run_id).await;
+    assert_eq!((end.status, end.stop_reason.as_str()), (RunOutcome::Cancelled, "cancelled"));
+    bring_back(&world, &away);
+    let (_second, _stop) = world.worker("v");
+    let neighbour = neighbour_of(run_id);
+    world.start(neighbour).await;
+    world.finished(neighbour).await;
+    assert_eq!((ends(&world.events().await, run_id), world.calls.load(Ordering::SeqCst)), (1, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]

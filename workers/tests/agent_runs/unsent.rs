@@ -35,7 +35,7 @@ impl Tool for Shop {
 }
 
 /// Orders until something was ordered, then answers.
-struct Customer;
+pub(super) struct Customer;
 
 impl Respond for Customer {
     fn respond(&self, request: &Request) -> ResponseTemplate {

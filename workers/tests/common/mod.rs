@@ -12,7 +12,7 @@ use riverrun_agents::tools::{
     MAX_TOOL_TIME, Passages, Search, SearchFailure, Tool, ToolContext, ToolError, ToolLimits, ToolManifest, Toolbox,
 };
 use riverrun_log::{
-    EmbeddedBroker, LogConfig, ObjectStoreBlobs, Producer, Schemas, StartAt, Tail, TopicPartition, admin,
+    BlobStore, EmbeddedBroker, LogConfig, ObjectStoreBlobs, Producer, Schemas, StartAt, Tail, TopicPartition, admin,
 };
 use riverrun_models::{Known, ModelSettings, Models};
 use riverrun_schemas::agent::{
@@ -128,6 +128,7 @@ pub(crate) struct World {
     context_tokens: Option<usize>,
     more_tools: Vec<Arc<dyn Tool>>,
     card: Option<Known>,
+    store: Option<Arc<dyn BlobStore>>,
 }
 
 impl World {
@@ -159,6 +160,7 @@ impl World {
             context_tokens,
             more_tools,
             card: None,
+            store: None,
         }
     }
 
@@ -177,6 +179,11 @@ impl World {
         self.model.reset().await;
         Mock::given(method("POST")).and(path("/api/chat")).respond_with(model).mount(&self.model).await;
         Self { context_tokens: tokens, more_tools: vec![tool], ..self }
+    }
+
+    /// Another blob store than its folder.
+    pub(crate) fn with_store(self, store: Arc<dyn BlobStore>) -> Self {
+        Self { store: Some(store), ..self }
     }
 
     /// A model with a context of so many tokens.
@@ -218,7 +225,8 @@ impl World {
         let count = Count { calls: self.calls.clone(), effect, delay, time };
         let toolbox = Toolbox::builtin(Arc::new(NoKnowledge)).with(Arc::new(count));
         let toolbox = self.more_tools.iter().fold(toolbox, |toolbox, tool| toolbox.with(tool.clone()));
-        let blobs = Arc::new(ObjectStoreBlobs::local(&self.blobs()).unwrap());
+        let local = || -> Arc<dyn BlobStore> { Arc::new(ObjectStoreBlobs::local(&self.blobs()).unwrap()) };
+        let blobs = self.store.clone().unwrap_or_else(local);
         let config = AgentWorkerConfig {
             log: self.log.clone(),
             schemas: Schemas::built_in(),

@@ -1,0 +1,95 @@
+//! given a blob store that does not answer, when a run that waits for it is cancelled, then it ends all the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use riverrun_agents::tools::{Tool, ToolContext, ToolError, ToolManifest};
+use riverrun_log::blobs::KeptBlob;
+use riverrun_log::{BlobError, BlobStore};
+use riverrun_schemas::agent::{CancelRun, RunOutcome, ToolEffect};
+use riverrun_schemas::{BlobRef, RunId, now_ms};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::common::World;
+use super::unsent::Customer;
+
+/// Takes what is put and never says so.
+#[derive(Debug, Default)]
+struct Stuck {
+    began: Notify,
+}
+
+#[async_trait]
+impl BlobStore for Stuck {
+    async fn put_bytes(&self, _: Bytes, _: &str) -> Result<BlobRef, BlobError> {
+        self.began.notify_one();
+        std::future::pending().await
+    }
+
+    async fn get(&self, blob: &BlobRef) -> Result<Bytes, BlobError> {
+        Err(BlobError::NotFound(blob.sha256.clone()))
+    }
+
+    async fn exists(&self, _: &BlobRef) -> Result<bool, BlobError> {
+        Ok(false)
+    }
+
+    async fn delete(&self, _: &BlobRef) -> Result<(), BlobError> {
+        Ok(())
+    }
+
+    async fn claim(&self, _: &str) -> Result<Vec<String>, BlobError> {
+        Ok(Vec::new())
+    }
+
+    async fn kept(&self) -> Result<Vec<KeptBlob>, BlobError> {
+        Ok(Vec::new())
+    }
+
+    async fn set_aside(&self, _: &str, _: i64) -> Result<bool, BlobError> {
+        Ok(false)
+    }
+
+    async fn bring_back(&self, _: &str) -> Result<bool, BlobError> {
+        Ok(false)
+    }
+
+    async fn forget(&self, _: &KeptBlob) -> Result<(), BlobError> {
+        Ok(())
+    }
+
+    async fn json(&self, _: &str) -> Result<Option<Bytes>, BlobError> {
+        Ok(None)
+    }
+}
+
+/// Its result is too large for an event.
+struct Catalogue;
+
+#[async_trait]
+impl Tool for Catalogue {
+    fn manifest(&self) -> ToolManifest {
+        let schema = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+        ToolManifest::builtin("order", "Orders.", schema, ToolEffect::None)
+    }
+
+    async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
+        Ok(json!("x".repeat(100 << 10)))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_large_result_when_the_store_does_not_answer_and_the_run_is_cancelled_then_it_ends() {
+    let store = Arc::new(Stuck::default());
+    let world = World::new(ToolEffect::None, Duration::ZERO, Duration::ZERO).await;
+    let world = world.with(Customer, None, Arc::new(Catalogue)).await.with_store(store.clone());
+    let (_worker, _stop) = world.worker("w");
+    let run_id = RunId::new();
+    world.start(run_id).await;
+    store.began.notified().await;
+    world.command(CancelRun { run_id, reason: None, at: now_ms() }.into()).await;
+    assert_eq!(world.finished(run_id).await.status, RunOutcome::Cancelled);
+}
