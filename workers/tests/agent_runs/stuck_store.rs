@@ -1,4 +1,4 @@
-//! given a blob store that does not answer, when a run that waits for it is cancelled, then it ends all the same.
+//! given a blob store that does not answer, when runs need it, then nobody waits for it for long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use bytes::Bytes;
 use riverrun_agents::tools::{Tool, ToolContext, ToolError, ToolManifest};
 use riverrun_log::blobs::KeptBlob;
 use riverrun_log::{BlobError, BlobStore};
-use riverrun_schemas::agent::{CancelRun, RunOutcome, ToolEffect};
+use riverrun_schemas::agent::{CancelRun, ForkRun, ForkedFrom, RunOutcome, ToolEffect};
 use riverrun_schemas::{BlobRef, RunId, now_ms};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::common::World;
+use super::common::{World, request};
 use super::unsent::Customer;
 
-/// Takes what is put and never says so.
+/// Takes what is put and never says so, and gives nothing.
 #[derive(Debug, Default)]
 struct Stuck {
     began: Notify,
@@ -29,8 +29,8 @@ impl BlobStore for Stuck {
         std::future::pending().await
     }
 
-    async fn get(&self, blob: &BlobRef) -> Result<Bytes, BlobError> {
-        Err(BlobError::NotFound(blob.sha256.clone()))
+    async fn get(&self, _: &BlobRef) -> Result<Bytes, BlobError> {
+        std::future::pending().await
     }
 
     async fn exists(&self, _: &BlobRef) -> Result<bool, BlobError> {
@@ -92,4 +92,26 @@ async fn given_a_large_result_when_the_store_does_not_answer_and_the_run_is_canc
     store.began.notified().await;
     world.command(CancelRun { run_id, reason: None, at: now_ms() }.into()).await;
     assert_eq!(world.finished(run_id).await.status, RunOutcome::Cancelled);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_fork_whose_steps_the_store_does_not_give_when_it_is_accepted_then_it_fails_and_the_next_run_goes_on() {
+    let world = World::new(ToolEffect::None, Duration::ZERO, Duration::ZERO).await;
+    let world = world.with_store(Arc::new(Stuck::default()));
+    let (_worker, _stop) = world.worker("w");
+    let (fork, next) = (RunId::new(), RunId::new());
+    let steps_blob = BlobRef { sha256: "0".repeat(64), size_bytes: 1, media_type: "application/json".into() };
+    let command = ForkRun {
+        run_id: fork,
+        forked_from: ForkedFrom { run_id: RunId::new(), at_seq: 1 },
+        request: request(),
+        steps: Vec::new(),
+        steps_blob: Some(steps_blob),
+        at: now_ms(),
+    };
+    world.command(command.into()).await;
+    world.start(next).await;
+    let end = world.finished(fork).await;
+    assert_eq!((end.status, end.error.unwrap().code.as_str()), (RunOutcome::Failed, "fork_history_unusable"));
+    assert_eq!(world.finished(next).await.status, RunOutcome::Succeeded);
 }

@@ -41,11 +41,12 @@ impl Tool for KafkaTool {
     async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
         let topics =
             self.topics.get().ok_or_else(|| ToolError::NotSent("this process has no log to ask on".to_owned()))?;
+        // The time that nobody waits any longer does not move with how long the log takes.
+        let at = now_ms();
         let reach_time = file::reach_time(self.manifest.limits);
         tokio::time::timeout(reach_time, topics.ready()).await.map_err(|_| {
             ToolError::NotSent(format!("the log could not be read within {reach_time:?}: nothing was asked"))
         })?;
-        let at = now_ms();
         let timeout_ms = i64::try_from(self.manifest.limits.timeout.as_millis()).unwrap_or(i64::MAX);
         let call = ToolCalled {
             call_id: context.call_id.clone(),
