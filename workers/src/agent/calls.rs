@@ -7,7 +7,7 @@ use riverrun_agents::tools::{ToolContext, ToolError, beginning};
 use riverrun_agents::{RunState, decide};
 use riverrun_log::BlobError;
 use riverrun_schemas::agent::{StepKind, ToolUse};
-use riverrun_schemas::{BlobRef, Session, SessionName};
+use riverrun_schemas::{BlobRef, Session, SessionName, TurnId};
 use tokio_util::sync::CancellationToken;
 
 use super::driver::{Driver, Interrupted, Left};
@@ -21,7 +21,7 @@ impl Driver {
         let started = std::time::Instant::now();
         let cancel = CancellationToken::new();
         let context = self.context.clone();
-        let outcome = match tool_context(&self.state, &call, cancel.clone()) {
+        let outcome = match tool_context(&self.state, &call, cancel.clone(), self.behind) {
             Err(failure) => Err(ToolError::Failed(failure)),
             Ok((tool_context, arguments)) => {
                 let used = context.toolbox.call(&call.name, arguments, &tool_context);
@@ -94,6 +94,7 @@ fn tool_context(
     state: &RunState,
     call: &ToolUse,
     cancel: CancellationToken,
+    behind: Option<TurnId>,
 ) -> Result<(ToolContext, serde_json::Value), String> {
     let arguments = serde_json::from_str(&call.arguments_json)
         .map_err(|error| format!("recorded arguments are not JSON: {error}"))?;
@@ -113,6 +114,7 @@ fn tool_context(
         memory: session.map(|name| MemoryScope {
             session: Session::new(state.request.namespace.clone(), name),
             run_id: state.run_id,
+            behind,
         }),
     };
     Ok((context, arguments))

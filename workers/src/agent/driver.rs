@@ -14,14 +14,14 @@ use riverrun_log::{LogError, Position};
 use riverrun_models::{ChatReply, ChatRequest, FinishReason, ModelError};
 use riverrun_schemas::agent::{AgentEvent, RunAdvanced, RunClaimed, Step};
 use riverrun_schemas::tokens::Attempt;
-use riverrun_schemas::{Failure, Usage, now_ms};
+use riverrun_schemas::{Failure, TurnId, Usage, now_ms};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::context::AgentContext;
 use super::heard::Heard;
-use super::partition::ReadyRun;
 use super::places::{Place, Turn};
+use super::ready::ReadyRun;
 use super::room::{Fit, Meter};
 use super::tokens::TokenStream;
 use super::{ending, retries};
@@ -74,6 +74,8 @@ pub(super) struct Driver {
     stop: CancellationToken,
     /// How the run is to end without having begun: a run that it waited for gave no answer.
     ends: Option<decide::Ending>,
+    /// The last turn of the run before it in its conversation.
+    pub(super) behind: Option<TurnId>,
 }
 
 /// What interrupts an action.
@@ -86,7 +88,7 @@ pub(super) enum Interrupted {
 
 impl Driver {
     pub(super) fn new(context: Arc<AgentContext>, run: ReadyRun, partition: i32, stop: CancellationToken) -> Self {
-        let ReadyRun { state, accepted_offset, next_offset, inbox, ends } = run;
+        let ReadyRun { state, accepted_offset, next_offset, inbox, ends, behind } = run;
         let snapshot_seq = state.last_seq();
         Self {
             context,
@@ -101,6 +103,7 @@ impl Driver {
             inbox,
             stop,
             ends,
+            behind,
         }
     }
 
@@ -110,8 +113,14 @@ impl Driver {
             Err(Interrupted::Overtaken) => Left::Fenced, // `drive` handles this one itself; nothing is lost by letting go
         };
         let Self { state, accepted_offset, next_offset, inbox, .. } = self;
-        let rests =
-            (left == Left::Waiting).then_some(ReadyRun { state, accepted_offset, next_offset, inbox, ends: None });
+        let rests = (left == Left::Waiting).then_some(ReadyRun {
+            state,
+            accepted_offset,
+            next_offset,
+            inbox,
+            ends: None,
+            behind: None,
+        });
         Released { left, rests }
     }
 

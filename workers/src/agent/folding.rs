@@ -8,7 +8,8 @@ use riverrun_schemas::agent::{AgentEvent, RunSnapshotted};
 use riverrun_schemas::{Decoded, Topic};
 use tokio_util::sync::CancellationToken;
 
-use super::partition::{Folded, Partition};
+use super::partition::Partition;
+use super::ready::Folded;
 use super::{Coordinator, DRAIN, RETRY_PAUSE, asides, snapshots};
 
 /// How long a partition waits for the first try to read a run's fold. Longer ones are made beside its other runs.

@@ -31,6 +31,7 @@ mod lookup;
 mod partition;
 mod past;
 mod places;
+mod ready;
 mod retries;
 mod room;
 mod routing;
@@ -63,8 +64,9 @@ use asides::Tried;
 use context::AgentContext;
 use driver::{Driver, Released};
 use lookup::Answer;
-use partition::{Partition, ReadyRun};
+use partition::Partition;
 use places::Places;
+use ready::ReadyRun;
 
 /// Name in `ce_source` and in logs.
 const COMPONENT: &str = "agent-worker";

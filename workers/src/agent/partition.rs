@@ -18,6 +18,7 @@ use super::chains::{Chains, Settled};
 use super::driver::Seen;
 use super::lookup::{Looked, Search};
 use super::past::{Glimpse, Kind, glimpse};
+use super::ready::{Folded, ReadyRun};
 use super::sessions::{SessionKey, Sessions};
 use super::strangers::Strangers;
 
@@ -50,25 +51,6 @@ struct Resting {
     woken: bool,
     /// How it is to end without having begun: a run that it waited for gave no answer.
     ends: Option<Ending>,
-}
-
-/// A run that can be driven.
-pub(super) struct ReadyRun {
-    pub(super) state: RunState,
-    pub(super) accepted_offset: i64,
-    /// Offset behind the last event in the fold.
-    pub(super) next_offset: i64,
-    pub(super) inbox: mpsc::UnboundedReceiver<Seen>,
-    /// How it is to end without having begun.
-    pub(super) ends: Option<Ending>,
-}
-
-/// What an event led to.
-pub(super) enum Folded {
-    /// The run's fold is in the blob store: [`Partition::open_from`] takes it.
-    Snapshot(Box<RunSnapshotted>),
-    /// It is in the fold.
-    Known,
 }
 
 pub(super) struct Partition {
@@ -269,11 +251,11 @@ impl Partition {
             self.sessions.join(session.clone(), run_id);
         }
         let mut awaited = None;
-        if let AgentEvent::RunFinished(finished) = &event
-            && counts
-            && self.chains.is_awaited(&run_id)
-        {
-            awaited = Some(finished.clone());
+        if let (true, AgentEvent::RunFinished(finished)) = (counts, &event) {
+            awaited = self.chains.is_awaited(&run_id).then(|| finished.clone());
+            if let Some(session) = &slot.session {
+                self.sessions.ended(session, finished);
+            }
         }
         match &mut slot.holder {
             Holder::Resting(resting) => {
@@ -377,6 +359,9 @@ impl Partition {
         self.folds.remove(&offset);
         match state.finished.clone() {
             Some(finished) => {
+                if let Some(session) = SessionKey::of(&state.request) {
+                    self.sessions.ended(&session, &finished);
+                }
                 self.end(run_id);
                 self.has_ended(&finished);
             }
@@ -445,7 +430,9 @@ impl Partition {
         let (driver, inbox) = mpsc::unbounded_channel();
         if let Holder::Resting(resting) = std::mem::replace(&mut slot.holder, Holder::Driver(driver)) {
             let Resting { state, next_offset, ends, .. } = *resting;
-            self.ready.push(ReadyRun { state, accepted_offset: slot.accepted_offset, next_offset, inbox, ends });
+            let accepted_offset = slot.accepted_offset;
+            let behind = slot.session.as_ref().and_then(|session| self.sessions.last_turn(session));
+            self.ready.push(ReadyRun { state, accepted_offset, next_offset, inbox, ends, behind });
         }
     }
 

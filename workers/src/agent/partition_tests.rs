@@ -6,6 +6,7 @@ use riverrun_schemas::agent::{
     ApprovalPolicy, Decision, ForkedFrom, RunAccepted, RunAdvanced, RunApprovalDecided, RunCancelRequested, RunClaimed,
     RunFinished, RunOutcome, RunRequest, RunResumed, Step, StepKind, ToolEffect, ToolUse,
 };
+use riverrun_schemas::memory::{TurnRole, run_turn_id};
 use riverrun_schemas::{BlobRef, EventSet};
 
 use super::*;
@@ -184,6 +185,23 @@ fn of_the_runs_of_a_session_only_the_oldest_open_one_is_driven() {
     assert!(ready(&mut partition).is_empty());
     let (_, last) = live([events(), vec![finished("a", 0)]].concat());
     assert_eq!(last, [run("b")], "live as well");
+}
+
+#[test]
+fn given_a_run_that_waited_for_its_session_when_it_is_its_turn_then_it_knows_the_last_turn_of_the_one_before() {
+    let in_session = |name: &str| AgentEvent::RunAccepted(of_session(name, Some("s")));
+    for (answer, role) in [(None, TurnRole::User), (Some(" "), TurnRole::User), (Some("42"), TurnRole::Assistant)] {
+        let (mut partition, _) = live(vec![in_session("a"), accepted("c"), in_session("b"), claimed("a", 1)]);
+        let AgentEvent::RunFinished(end) = finished("a", 1) else { panic!("no end") };
+        partition.fold(20, RunFinished { answer: answer.map(str::to_owned), ..end }.into());
+        let next = partition.take_ready().pop().expect("its turn has come");
+        assert_eq!((next.state.run_id, next.behind), (run("b"), Some(run_turn_id(run("a"), role))), "{answer:?}");
+    }
+    let (mut partition, _) = live(vec![in_session("a")]);
+    partition.fold(11, in_session("d"));
+    partition.fold(12, cancelled("d"));
+    let first = partition.take_ready().pop().expect("whoever is to stop waits for nothing");
+    assert_eq!(first.behind, None, "none has ended");
 }
 
 #[test]
