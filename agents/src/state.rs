@@ -33,6 +33,10 @@ const LOOP_AFTER: usize = 2;
 const MAX_SOURCES: usize = 512;
 /// The duration of a result that says why its call was not made; calls that were made took longer.
 pub const NOT_MADE_MS: i64 = 0;
+/// The result of a call that reached nobody, beside the error that says why.
+pub const NOT_SENT: &str = r#"{"sent":false}"#;
+/// A call that reached nobody is made again so often when the agent asks for it: whoever was away may be back.
+pub(crate) const MAX_UNSENT: u32 = 2;
 /// Tools whose results are made of nothing but their arguments and the time: nobody outside can put words into them.
 const SELF_CONTAINED: [&str; 2] = ["calculator", "clock"];
 
@@ -45,6 +49,16 @@ pub enum Reading {
     Conversation,
     /// Also those of documents, pages, other runs and other programs.
     Outside,
+}
+
+/// Whether a result says that its call reached nobody.
+pub(crate) fn never_sent(result: &ToolUse) -> bool {
+    result.error.is_some() && result.result_json.as_deref() == Some(NOT_SENT)
+}
+
+/// Whether a result says that its call was refused.
+pub(crate) fn was_refused(result: &ToolUse) -> bool {
+    result.error.is_some() && result.duration_ms == Some(NOT_MADE_MS)
 }
 
 /// The run was asked to stop.
@@ -176,6 +190,7 @@ impl RunState {
         // Steps that a fork has copied were another run's: they are history, and use up nothing of this one's.
         let own = epoch > 0;
         self.usage += step.usage.unwrap_or_default();
+        let unmade = step.tool.as_ref().filter(|tool| step.kind == StepKind::ToolResult && self.was_not_made(tool));
         self.open.step(step, epoch);
         match step.kind {
             StepKind::Route => {
@@ -184,7 +199,10 @@ impl RunState {
             }
             StepKind::Thought if own => self.iterations += 1,
             StepKind::ToolCall => self.count_call(step.tool.as_ref(), own),
-            StepKind::ToolResult => self.take_result(step.tool.as_ref()),
+            StepKind::ToolResult => {
+                self.take_result(step.tool.as_ref());
+                self.take_back(unmade, own);
+            }
             StepKind::Approval if own => self.count_waiting(step.at),
             StepKind::Compaction => {
                 // A fork may have another model, with more room: it looks for itself.
@@ -212,11 +230,28 @@ impl RunState {
         }
     }
 
+    /// Whether the call of a result was not made: it reached nobody, or was refused without asking a person. Nobody knows of one
+    /// whose outcome is not known, whatever came of its next try; and what a person refused is not asked for again.
+    fn was_not_made(&self, result: &ToolUse) -> bool {
+        match self.open.question(&result.call_id) {
+            Some(question) => !question.outcome_unknown && never_sent(result),
+            None => never_sent(result) || was_refused(result),
+        }
+    }
+
+    /// A call was not made. To ask for what is refused again and again is a loop all the same.
+    fn take_back(&mut self, unmade: Option<&ToolUse>, own: bool) {
+        let Some(result) = unmade else { return };
+        self.calls.take_back(result, u32::MAX);
+        if own && never_sent(result) {
+            self.own_calls.take_back(result, MAX_UNSENT);
+        }
+    }
+
     fn take_result(&mut self, tool: Option<&ToolUse>) {
         let Some(tool) = tool else { return };
-        // What a tool fails with may be the words of others too; why a call was not made at all is ours to say.
-        let is_ours = tool.error.is_some() && tool.duration_ms == Some(NOT_MADE_MS);
-        let read = !is_ours && !SELF_CONTAINED.contains(&tool.name.as_str());
+        // What a tool fails with may be the words of others too, and so may be why it is not there; why a call is refused is ours.
+        let read = !was_refused(tool) && !SELF_CONTAINED.contains(&tool.name.as_str());
         self.untrusted |= read;
         self.outside |= read && tool.name != MEMORY_RECALL;
         if tool.error.is_some() || tool.name != KNOWLEDGE_SEARCH {
@@ -316,9 +351,14 @@ impl RunState {
         self.iterations
     }
 
-    /// How often a tool was called with these arguments.
+    /// How often a tool was called with these arguments. Calls that were not made do not count.
     pub fn same_calls(&self, name: &str, arguments_json: &str) -> usize {
         self.calls.of(name, arguments_json)
+    }
+
+    /// Whether the run has asked for this call, or made it before it was forked.
+    pub(crate) fn asked_for(&self, name: &str, arguments_json: &str) -> bool {
+        self.own_calls.of(name, arguments_json) > 0 || self.same_calls(name, arguments_json) > 0
     }
 
     fn out_of_iterations(&self) -> bool {

@@ -32,6 +32,12 @@ impl World {
 
     /// A process with the tool `ask`, and what stops it.
     fn process(&self, timeout_s: u64) -> (Toolbox, DefinedTools, CancellationToken) {
+        let (defined, stop) = (self.defined(timeout_s), CancellationToken::new());
+        defined.connect(self.log.clone(), self.producer.clone(), stop.clone());
+        (Toolbox::default().with_set(Arc::new(defined.clone())), defined, stop)
+    }
+
+    fn defined(&self, timeout_s: u64) -> DefinedTools {
         let file = self.folder.path().join("tools.toml");
         let text = format!(
             "[[tool]]\nname = \"ask\"\ndescription = \"d\"\neffect = \"idempotent\"\ntimeout_s = {timeout_s}\n\
@@ -46,9 +52,17 @@ impl World {
             secrets: Arc::new(|_| None),
         });
         assert_eq!(defined.problems(), []);
-        let stop = CancellationToken::new();
-        defined.connect(self.log.clone(), self.producer.clone(), stop.clone());
-        (Toolbox::default().with_set(Arc::new(defined.clone())), defined, stop)
+        defined
+    }
+
+    /// The same where the broker is away.
+    fn process_alone(&self) -> Toolbox {
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let away = LogConfig::new(nobody.local_addr().unwrap().to_string(), "test");
+        drop(nobody);
+        let defined = self.defined(1);
+        defined.connect(away.clone(), Producer::new(&away).unwrap(), CancellationToken::new());
+        Toolbox::default().with_set(Arc::new(defined))
     }
 
     /// Every call on the topic.
@@ -153,4 +167,12 @@ async fn given_a_call_that_nobody_answers_in_time_when_the_answer_comes_then_it_
     world.answer("call_c", json!(3)).await;
     until("the late answer", || defined.topic_counts().unwrap().answers == 1).await;
     assert_eq!(ask(&toolbox, "call_c").await.unwrap(), Ok(json!(3)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_broker_that_is_away_when_a_tool_is_called_then_nothing_was_asked_and_its_outcome_is_known() {
+    let world = World::new().await;
+    let error = ask(&world.process_alone(), "call_d").await.unwrap().unwrap_err();
+    assert!(matches!(error, ToolError::NotSent(_)), "{error:?}");
+    assert!(!error.leaves_outcome_unknown());
 }

@@ -9,12 +9,18 @@ mod control;
 mod lost;
 #[path = "agent_runs/outgrown.rs"]
 mod outgrown;
+#[path = "agent_runs/stuck_store.rs"]
+mod stuck_store;
 #[path = "agent_runs/texts.rs"]
 mod texts;
 #[path = "agent_runs/turnover.rs"]
 mod turnover;
 #[path = "agent_runs/unconstrained.rs"]
 mod unconstrained;
+#[path = "agent_runs/unread.rs"]
+mod unread;
+#[path = "agent_runs/unsent.rs"]
+mod unsent;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! An action is JSON that the runtime holds to a schema, so that a small model emits a valid one. A model that is not
 //! held and emits none is no error: its words, or nothing, are what the agent goes on with.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use riverrun_schemas::RunId;
 use riverrun_schemas::agent::{Step, StepKind, ToolEffect, ToolUse};
@@ -14,7 +14,7 @@ use super::marks::Mark;
 use super::{ModelCall, ModelMode, Reply, StepDraft, grounding};
 use crate::compaction::Shown;
 use crate::prompt::{DATA_RULE, Talk};
-use crate::state::{DEFAULT_MAX_ITERS, NOT_MADE_MS, RunState};
+use crate::state::{DEFAULT_MAX_ITERS, MAX_UNSENT, NOT_MADE_MS, RunState, never_sent, was_refused};
 use crate::tools::{DOCUMENT_READ, ToolManifest};
 
 const MAX_ACT_TOKENS: u32 = 512;
@@ -192,19 +192,56 @@ fn used(
     }
 }
 
-/// Why a call that fits is not made: it was made in this episode, or it changes something outside and was made at all.
+/// Why a call that fits is not made: it was asked for in this episode, or it changes something outside and was made at all. One that
+/// reached nobody may be tried again.
 fn refusal(state: &RunState, episode: &[Step], call: &ToolUse) -> Option<&'static str> {
     let same = |tool: &ToolUse| tool.name == call.name && tool.arguments_json == call.arguments_json;
-    let made = |step: &Step| step.kind == StepKind::ToolCall && step.tool.as_ref().is_some_and(same);
+    let earlier = tries(episode, &same);
     // What was left out for want of room may be looked up again.
     let shown = |step: &Step| state.compaction().shows(step.seq) != Shown::Not;
-    if episode.iter().any(|step| made(step) && shown(step)) {
+    let before = |what: Became| earlier.iter().any(|(step, became)| *became == what && shown(step));
+    let unsent = earlier.iter().filter(|(_, became)| *became == Became::Unsent).count();
+    if before(Became::Made) {
         Some("this very call was made before; its observation is above: use it")
+    } else if before(Became::Refused) {
+        Some("this very call was refused before; why is above: go on without it")
+    } else if unsent > MAX_UNSENT as usize {
+        Some("this very call reached nobody, however often it was tried: go on without it")
     } else if !call.effect.repeatable() && state.same_calls(&call.name, &call.arguments_json) > 0 {
-        Some("this very call was made earlier in this run and is not made twice, since it changes something")
+        Some(
+            "this very call was made earlier in this run, or a person refused it: it is not made twice, since it changes something",
+        )
     } else {
         None
     }
+}
+
+/// What became of a call that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Became {
+    /// It was made, or is under way.
+    Made,
+    /// It was refused, by the rules or by a person.
+    Refused,
+    /// It reached nobody.
+    Unsent,
+}
+
+/// The steps that asked for such a call, and what became of each.
+fn tries<'s>(episode: &'s [Step], such: &impl Fn(&ToolUse) -> bool) -> Vec<(&'s Step, Became)> {
+    let result = |call_id: &str| {
+        let results = episode.iter().filter(|step| step.kind == StepKind::ToolResult);
+        results.filter_map(|step| step.tool.as_ref()).find(|result| result.call_id == call_id)
+    };
+    let calls = episode.iter().filter(|step| step.kind == StepKind::ToolCall);
+    calls
+        .filter_map(|step| Some((step, step.tool.as_ref().filter(|tool| such(tool))?)))
+        .map(|(step, call)| match result(&call.call_id) {
+            Some(result) if never_sent(result) => (step, Became::Unsent),
+            Some(result) if was_refused(result) => (step, Became::Refused),
+            Some(_) | None => (step, Became::Made),
+        })
+        .collect()
 }
 
 /// An intent and, in the same event, why it is not carried out: the model sees it as an observation.
@@ -234,18 +271,22 @@ pub(super) fn tool_use(run_id: RunId, seq: i64, name: &str, arguments: &Value, e
     }
 }
 
-fn calls(steps: &[Step]) -> impl Iterator<Item = (&str, &str)> {
-    steps
-        .iter()
-        .filter(|step| step.kind == StepKind::ToolCall)
-        .filter_map(|step| step.tool.as_ref())
-        .map(|tool| (tool.name.as_str(), tool.arguments_json.as_str()))
-}
-
-/// A call was asked for twice in these steps.
+/// A call was asked for twice in these steps. Tries that reached nobody do not count, up to a number.
 pub(super) fn loops(episode: &[Step]) -> bool {
-    let mut seen = HashSet::new();
-    calls(episode).any(|call| !seen.insert(call))
+    let mut counts: HashMap<(&str, &str), (u32, u32)> = HashMap::new();
+    let uses = episode.iter().filter_map(|step| Some((step.kind, step.tool.as_ref()?)));
+    for (kind, tool) in uses {
+        let (asked, unsent) = counts.entry((tool.name.as_str(), tool.arguments_json.as_str())).or_default();
+        if kind == StepKind::ToolCall {
+            *asked += 1;
+        } else if kind == StepKind::ToolResult && never_sent(tool) {
+            *unsent += 1;
+        }
+        if *asked > 1 + (*unsent).min(MAX_UNSENT) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Iterations that the run may have in all.

@@ -67,13 +67,13 @@ fn found_out(steps: &[Step]) -> impl Iterator<Item = &str> {
     results.filter_map(|step| step.tool.as_ref()).filter(|tool| tool.error.is_none()).map(|tool| tool.name.as_str())
 }
 
-/// The intent to search for the task; `None` when it was made before.
+/// The intent to search for the task; `None` when there was one before, made or refused.
 fn search(state: &RunState, tools: &[ToolManifest]) -> Option<StepDraft> {
     let tool = tools.iter().find(|tool| tool.name == KNOWLEDGE_SEARCH)?;
     let task = state.task_with_inputs();
     let query = acting::clip(&task.split_whitespace().collect::<Vec<_>>().join(" "), MAX_QUERY);
     let arguments = json!({ "query": query });
-    if state.same_calls(KNOWLEDGE_SEARCH, &arguments.to_string()) > 0 {
+    if state.asked_for(KNOWLEDGE_SEARCH, &arguments.to_string()) {
         return None;
     }
     let call = acting::tool_use(state.run_id, state.last_seq() + 1, KNOWLEDGE_SEARCH, &arguments, tool.effect);

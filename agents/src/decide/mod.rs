@@ -211,6 +211,17 @@ impl From<Failed> for Ending {
     }
 }
 
+/// How a run ends that was asked to stop.
+pub fn cancelled(reason: Option<&str>) -> Ending {
+    let why = reason.unwrap_or("by request");
+    Ending {
+        status: RunOutcome::Cancelled,
+        stop_reason: "cancelled",
+        answer: None,
+        error: Some(Failure::new("cancelled", format!("the run was cancelled: {why}"))),
+    }
+}
+
 fn over_budget(state: &RunState, now_ms: i64) -> Option<&'static str> {
     let request = &state.request;
     let tokens = request.budget_tokens.is_some_and(|most| state.usage.total_tokens() >= most);
@@ -227,13 +238,7 @@ fn over_budget(state: &RunState, now_ms: i64) -> Option<&'static str> {
 /// What to do next for a run. `tools` are those that the run may use, `now_ms` the time for its budget in seconds.
 pub fn next(state: &RunState, tools: &[ToolManifest], now_ms: i64) -> Action {
     if let Some(cancellation) = &state.cancel_requested {
-        let why = cancellation.reason.as_deref().unwrap_or("by request");
-        return Action::Finish(Ending {
-            status: RunOutcome::Cancelled,
-            stop_reason: "cancelled",
-            answer: None,
-            error: Some(Failure::new("cancelled", format!("the run was cancelled: {why}"))),
-        });
+        return Action::Finish(cancelled(cancellation.reason.as_deref()));
     }
     if state.history_missing() {
         return Action::Wait;

@@ -94,6 +94,23 @@ fn a_repeated_call_is_not_made_and_ends_the_loop() {
 }
 
 #[test]
+fn given_a_call_that_reached_nobody_when_the_model_asks_again_then_it_is_made_again_a_few_times_and_not_for_ever() {
+    let pay = calls("pay", "6");
+    let mut given = Given::new(RunRequest { max_iters: Some(8), ..request() });
+    for _ in 0..3 {
+        given = given.replied(ModelMode::Act, &pay).reaches_nobody();
+        assert_eq!(given.mode(), ModelMode::Act, "it may be there the next time");
+    }
+    let paid = given.clone().replied(ModelMode::Act, &calls("pay", "7")).result(json!("paid"));
+    let again = paid.replied(ModelMode::Act, &calls("pay", "7"));
+    let why = |given: &Given| given.last().tool.as_ref().unwrap().error.clone().unwrap();
+    assert!(why(&again).contains("made before"), "what was made counts");
+    let given = given.replied(ModelMode::Act, &pay);
+    assert!(why(&given).contains("reached nobody"), "{}", why(&given));
+    assert_eq!(given.replied(ModelMode::Answer, "It can't be paid.").ending().stop_reason, "loop_detected");
+}
+
+#[test]
 fn out_of_iterations_the_agent_answers_with_what_it_has() {
     let mut given = Given::new(request());
     for i in 0..3 {

@@ -1,9 +1,10 @@
 //! given a run's events, when an agent is asked, then it does this: what the tables of all agent types are written with.
 
-use riverrun_schemas::agent::{AgentEvent, RunClaimed, RunRequest, Step, StepKind};
+use riverrun_schemas::agent::{AgentEvent, RunClaimed, RunRequest, Step, StepKind, ToolUse};
 use serde_json::{Value, json};
 
 use super::{Action, Ending, ModelCall, ModelMode, Reply, StepDraft};
+use crate::state::NOT_SENT;
 
 /// What the tests from outside drive runs with.
 #[path = "../../tests/common/mod.rs"]
@@ -68,6 +69,13 @@ impl Given {
     /// The tool whose call is due fails.
     pub(super) fn fails(self, error: &str) -> Self {
         self.ended(Err(error.to_owned()))
+    }
+
+    /// The tool whose call is due reaches nobody.
+    pub(super) fn reaches_nobody(self) -> Self {
+        let Action::CallTool(call) = self.next() else { panic!("no call is due: {:?}", self.next()) };
+        let (result_json, error) = (Some(NOT_SENT.to_owned()), Some("it does not answer".to_owned()));
+        self.steps(vec![StepDraft::tool(StepKind::ToolResult, ToolUse { result_json, error, ..call })])
     }
 
     fn ended(self, outcome: Result<Value, String>) -> Self {

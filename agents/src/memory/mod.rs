@@ -59,6 +59,8 @@ pub struct MemoryScope {
     pub session: Session,
     /// The run.
     pub run_id: RunId,
+    /// The last turn of the run before it in the conversation, where that is known to have ended: it may be on its way still.
+    pub behind: Option<TurnId>,
 }
 
 /// What is wanted of a conversation.
@@ -150,6 +152,9 @@ pub enum MemoryError {
 pub trait Memory: Send + Sync {
     /// What of the conversation a model is shown.
     async fn context(&self, session: &Session, request: &ContextRequest) -> Result<MemoryContext, MemoryError>;
+
+    /// Waits, for a bounded time, until a turn that is on its way can be read.
+    async fn await_turn(&self, _session: &Session, _turn: TurnId) {}
 
     /// Puts a fact down; returns after it is on the log.
     async fn note(&self, session: &Session, note: NewNote) -> Result<(), MemoryError>;

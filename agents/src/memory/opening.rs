@@ -1,4 +1,5 @@
-//! A run that belongs to a conversation begins by reading it: a call of the memory tool and its result are its first steps.
+//! A run that belongs to a conversation begins by reading it: a call of the memory tool and its result are its first steps, behind the
+//! supervisor's choice where there is one, since what an agent may read depends on which it is.
 //! What was recalled is on the log then, and every later decision, in this process or another, sees the same (`MEM-4`).
 
 use riverrun_schemas::TurnId;
@@ -116,9 +117,15 @@ fn call_id(state: &RunState) -> String {
 }
 
 /// By its place, since a fork has it under the id of the run that it was copied from: what a model wishes has a thought before it.
-fn is_opening(step: &Step) -> bool {
-    let begins = matches!((step.seq, step.kind), (1, StepKind::ToolCall) | (2, StepKind::ToolResult));
+fn is_opening(state: &RunState, step: &Step) -> bool {
+    let place = step.seq - i64::from(begins_with_choice(state));
+    let begins = matches!((place, step.kind), (1, StepKind::ToolCall) | (2, StepKind::ToolResult));
     begins && step.tool.as_ref().is_some_and(|tool| tool.name == MEMORY_RECALL)
+}
+
+/// Older versions chose an agent behind the reading.
+fn begins_with_choice(state: &RunState) -> bool {
+    state.steps.first().is_some_and(|step| step.seq == 1 && step.kind == StepKind::Route)
 }
 
 /// Whether a call is the one that reads the conversation when a run begins.
@@ -126,9 +133,10 @@ pub(crate) fn is_opening_call(state: &RunState, call: &ToolUse) -> bool {
     call.name == MEMORY_RECALL && call.call_id == call_id(state)
 }
 
-/// The first action of a run that belongs to a conversation: to read it.
+/// The first action of a run that belongs to a conversation, once its agent is known: to read it.
 pub(crate) fn opening(state: &RunState) -> Option<Action> {
-    if state.request.session.is_none() || state.last_seq() > 0 {
+    let has_begun = state.last_seq() > i64::from(begins_with_choice(state));
+    if state.request.session.is_none() || state.agent().is_none() || has_begun {
         return None;
     }
     let query: String = state.request.task.chars().take(MAX_QUERY).collect();
@@ -154,9 +162,9 @@ pub(crate) fn usable(state: &RunState, tools: &[ToolManifest]) -> Vec<ToolManife
 
 /// The state as agent types see it: the reading of memory is not one of their steps. `None` when there was none.
 pub(crate) fn without_opening(state: &RunState) -> Option<RunState> {
-    state.steps.iter().any(is_opening).then(|| {
+    state.steps.iter().any(|step| is_opening(state, step)).then(|| {
         let mut seen = state.clone();
-        seen.steps.retain(|step| !is_opening(step));
+        seen.steps.retain(|step| !is_opening(state, step));
         seen
     })
 }
@@ -179,7 +187,7 @@ pub(crate) fn with_memory(state: &RunState, mut action: Action) -> Action {
 }
 
 fn recalled(state: &RunState) -> Option<Recalled> {
-    let result = state.steps.iter().find(|step| step.kind == StepKind::ToolResult && is_opening(step))?;
+    let result = state.steps.iter().find(|step| step.kind == StepKind::ToolResult && is_opening(state, step))?;
     serde_json::from_str(result.tool.as_ref()?.result_json.as_deref()?).ok()
 }
 

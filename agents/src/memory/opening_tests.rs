@@ -20,8 +20,12 @@ fn request(session: Option<&str>) -> RunRequest {
 }
 
 fn run(session: Option<&str>) -> RunState {
+    run_of(request(session))
+}
+
+fn run_of(request: RunRequest) -> RunState {
     let run_id = RunId::derive(&["r"]);
-    let mut state = RunState::accepted(&RunAccepted { run_id, request: request(session), forked_from: None, at: 0 });
+    let mut state = RunState::accepted(&RunAccepted { run_id, request, forked_from: None, at: 0 });
     state.apply(&AgentEvent::RunClaimed(RunClaimed { run_id, epoch: 1, worker: "w".into(), at: 0 }));
     state
 }
@@ -49,10 +53,22 @@ fn asked(state: &RunState) -> ModelCall {
 /// The run after its memory was read with that result.
 fn opened(result: Option<&str>, error: Option<&str>) -> RunState {
     let mut state = run(Some("s"));
-    let Action::Append(drafts) = next(&state, &[], 0) else { panic!("memory is not read first") };
-    append(&mut state, drafts);
-    let result = ToolUse { result_json: result.map(str::to_owned), error: error.map(str::to_owned), ..called(&state) };
-    append(&mut state, vec![StepDraft::tool(StepKind::ToolResult, result)]);
+    read_memory(&mut state, result, error);
+    state
+}
+
+fn read_memory(state: &mut RunState, result: Option<&str>, error: Option<&str>) {
+    let Action::Append(drafts) = next(state, &[], 0) else { panic!("memory is not read first") };
+    append(state, drafts);
+    let result = ToolUse { result_json: result.map(str::to_owned), error: error.map(str::to_owned), ..called(state) };
+    append(state, vec![StepDraft::tool(StepKind::ToolResult, result)]);
+}
+
+/// A run of a conversation whose agent the supervisor has chosen.
+fn routed(agent: &str) -> RunState {
+    let mut state = run_of(RunRequest { agent: None, ..request(Some("s")) });
+    assert_eq!(next(&state, &[], 0), Action::Route, "the choice is the first step");
+    append(&mut state, vec![StepDraft::text(StepKind::Route, format!("{agent}: it fits"), None)]);
     state
 }
 
@@ -141,6 +157,38 @@ fn given_a_rule_about_recall_when_a_run_of_a_conversation_begins_then_a_denial_c
             assert_eq!(called(&state).name, MEMORY_RECALL);
         }
     }
+}
+
+#[test]
+fn given_a_rule_for_an_agent_when_the_supervisor_chose_one_then_the_rule_holds_for_what_it_remembers() {
+    let rule = "[[rule]]\ndecision = \"deny\"\ntool = \"memory_recall\"\nagent = \"critic\"\n";
+    let policy = Policy::parse(rule).unwrap();
+    for (agent, denied) in [("critic", true), ("react", false)] {
+        let mut state = routed(agent);
+        let Action::Append(drafts) = next(&state, &[], 0) else { panic!("memory is not read behind the choice") };
+        let drafts = settle(&state, &[], &policy, drafts);
+        append(&mut state, drafts);
+        let last = state.steps.last().unwrap().tool.clone().unwrap();
+        assert_eq!(last.error.is_some_and(|error| error.contains("not allowed")), denied, "{agent}");
+        if !denied {
+            assert_eq!(called(&state).name, MEMORY_RECALL);
+        }
+    }
+}
+
+#[test]
+fn given_a_run_whose_agent_was_chosen_when_its_memory_is_read_then_its_model_is_asked_as_that_of_a_run_that_named_it() {
+    let named = asked(&opened(Some(REX), None));
+    let mut chosen = routed("react");
+    read_memory(&mut chosen, Some(REX), None);
+    assert_eq!((asked(&chosen), remembered(&chosen)), (named.clone(), 3));
+    assert_eq!(without_opening(&chosen).unwrap().steps.len(), 1, "the choice stays");
+    // As older versions wrote it: the choice behind the reading.
+    let mut older = run_of(RunRequest { agent: None, ..request(Some("s")) });
+    let steps = opened(Some(REX), None).steps;
+    assert!(older.apply(&AgentEvent::RunAdvanced(RunAdvanced { run_id: older.run_id, epoch: 1, steps })));
+    append(&mut older, vec![StepDraft::text(StepKind::Route, "react: it fits", None)]);
+    assert_eq!(asked(&older), named);
 }
 
 #[test]

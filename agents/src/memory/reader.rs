@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use riverrun_log::Producer;
@@ -22,6 +23,9 @@ use super::{
 const MIN_SCORE: f32 = 0.2;
 /// How many more memories are looked for than are wanted: some are in the window already, some were just forgotten.
 const SLACK: usize = 10;
+/// How long a run waits for the turns of the one before it: they come by the log and two workers.
+const TURN_TIME: Duration = Duration::from_secs(3);
+const TURN_PAUSE: Duration = Duration::from_millis(10);
 /// Name in `ce_source`.
 const COMPONENT: &str = "memory";
 
@@ -158,6 +162,25 @@ impl Memory for StoredMemory {
             }
         }
         Ok(context)
+    }
+
+    async fn await_turn(&self, session: &Session, turn: TurnId) {
+        let end = tokio::time::Instant::now() + TURN_TIME;
+        loop {
+            match read::has_turn(&self.sql, session, turn).await {
+                Ok(true) => return,
+                Ok(false) if tokio::time::Instant::now() < end => tokio::time::sleep(TURN_PAUSE).await,
+                Ok(false) => {
+                    tracing::warn!(turn_id = %turn, "the turns of the run before are not there yet; a run goes on without them");
+                    return;
+                }
+                // Whoever reads the conversation next meets the same trouble and tells of it.
+                Err(error) => {
+                    tracing::debug!(turn_id = %turn, error = %error, "can't look for a turn");
+                    return;
+                }
+            }
+        }
     }
 
     async fn note(&self, session: &Session, note: NewNote) -> Result<(), MemoryError> {

@@ -75,6 +75,11 @@ impl OpenCalls {
         &self.0
     }
 
+    /// What a person was asked about a call last.
+    pub(super) fn question(&self, call_id: &str) -> Option<&Question> {
+        self.0.iter().find(|call| call.tool.call_id == call_id)?.question.as_ref()
+    }
+
     /// Every call waits for a person, and there is one.
     pub(super) fn all_wait(&self) -> bool {
         let unanswered = |call: &OpenCall| call.question.as_ref().is_some_and(|question| question.answer.is_none());

@@ -15,6 +15,9 @@ const MAX_CALLS: usize = 1_024;
 pub(super) struct CallCounts {
     counts: HashMap<String, u32>,
     order: VecDeque<String>,
+    /// How often each was taken back.
+    #[serde(default)]
+    taken_back: HashMap<String, u32>,
 }
 
 impl CallCounts {
@@ -25,18 +28,31 @@ impl CallCounts {
     /// Counts a call; tells how often it was made now.
     pub(super) fn count(&mut self, tool: &ToolUse) -> usize {
         let key = key(&tool.name, &tool.arguments_json);
+        let is_new = !self.counts.contains_key(&key);
         let count = self.counts.entry(key.clone()).or_insert(0);
         *count = count.saturating_add(1);
         let now = *count as usize;
-        if now == 1 && tool.effect.repeatable() {
+        if is_new && tool.effect.repeatable() {
             self.order.push_back(key);
             if self.order.len() > MAX_CALLS
                 && let Some(oldest) = self.order.pop_front()
             {
                 self.counts.remove(&oldest);
+                self.taken_back.remove(&oldest);
             }
         }
         now
+    }
+
+    /// Takes a call back that was counted and not made, at most so often.
+    pub(super) fn take_back(&mut self, tool: &ToolUse, most: u32) {
+        let key = key(&tool.name, &tool.arguments_json);
+        let Some(count) = self.counts.get_mut(&key) else { return };
+        let taken_back = self.taken_back.entry(key).or_insert(0);
+        if *taken_back < most {
+            *taken_back += 1;
+            *count = count.saturating_sub(1);
+        }
     }
 }
 

@@ -177,6 +177,66 @@ fn given_a_call_that_changes_something_when_thousands_of_others_follow_then_it_i
     assert_eq!(state.same_calls("look", "7"), 0, "one that only looks is forgotten");
 }
 
+fn pay(seq: i64, kind: StepKind) -> Step {
+    let step = step(seq, kind, Some("pay"));
+    let tool = step.tool.map(|tool| ToolUse { call_id: "c".into(), effect: ToolEffect::External, ..tool });
+    Step { tool, ..step }
+}
+
+/// A result of [`pay`] that is an error.
+fn unpaid(seq: i64, result_json: Option<&str>, duration_ms: Option<i64>) -> Step {
+    let step = pay(seq, StepKind::ToolResult);
+    let result_json = result_json.map(str::to_owned);
+    let tool = step.tool.map(|tool| ToolUse { result_json, error: Some("no".into()), duration_ms, ..tool });
+    Step { tool, ..step }
+}
+
+#[test]
+fn given_calls_that_failed_when_they_are_counted_then_those_that_never_left_were_not_made_and_all_others_may_have_been()
+{
+    for (what, result, made) in [
+        ("it reached nobody", unpaid(6, Some(NOT_SENT), Some(1)), 0),
+        ("it was refused", unpaid(6, None, Some(NOT_MADE_MS)), 0),
+        ("the tool failed", unpaid(6, None, Some(1)), 1),
+        ("an older version wrote no time", unpaid(6, None, None), 1),
+        ("it was made", pay(6, StepKind::ToolResult), 1),
+    ] {
+        let mut state = long(1);
+        assert!(state.apply(&advanced(1, vec![pay(5, StepKind::ToolCall), result])));
+        assert_eq!(state.same_calls("look", "pay"), made, "{what}");
+        assert!(state.asked_for("look", "pay") || made == 0, "{what}");
+    }
+}
+
+#[test]
+fn given_a_question_about_a_call_when_its_next_try_never_left_then_it_counts_where_its_outcome_was_not_known() {
+    for (outcome_unknown, refused, made) in [(false, false, 0), (true, false, 1), (false, true, 1), (true, true, 1)] {
+        let mut state = long(1);
+        let question = pay(6, StepKind::Approval);
+        let error = outcome_unknown.then(|| "its outcome is not known".to_owned());
+        let question =
+            Step { tool: question.tool.map(|tool| ToolUse { error, result_json: None, ..tool }), ..question };
+        assert!(state.apply(&advanced(1, vec![pay(5, StepKind::ToolCall), question])));
+        let decision = if refused { Decision::Deny } else { Decision::Approve };
+        assert!(state.apply(&RunApprovalDecided { run_id: run_id(), step: 6, decision, note: None, at: 0 }.into()));
+        assert!(state.apply(&claimed(2)));
+        let result = if refused { unpaid(7, None, Some(NOT_MADE_MS)) } else { unpaid(7, Some(NOT_SENT), Some(1)) };
+        assert!(state.apply(&advanced(2, vec![result])));
+        assert_eq!(state.same_calls("look", "pay"), made, "unknown: {outcome_unknown}, refused: {refused}");
+    }
+}
+
+#[test]
+fn given_a_call_that_is_refused_again_and_again_when_it_is_counted_then_it_is_a_loop_though_it_was_never_made() {
+    let mut state = long(1);
+    for seq in [5, 7] {
+        assert_eq!(state.stop_reason(), "answered");
+        let refused = unpaid(seq + 1, None, Some(NOT_MADE_MS));
+        assert!(state.apply(&advanced(1, vec![pay(seq, StepKind::ToolCall), refused])));
+    }
+    assert_eq!((state.same_calls("look", "pay"), state.stop_reason()), (0, "loop_detected"));
+}
+
 #[test]
 fn given_a_run_of_50_000_steps_when_it_goes_on_then_what_decisions_are_taken_from_has_not_grown() {
     let snapshot = |state: &RunState| serde_json::to_vec(state).unwrap().len();

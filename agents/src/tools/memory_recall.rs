@@ -66,6 +66,9 @@ impl Tool for MemoryRecall {
             k: k.unwrap_or(DEFAULT_RECALL).clamp(1, MAX_RECALL),
             reserved_tokens: 0,
         };
+        if let (Some(true), Some(turn)) = (window, scope.behind) {
+            self.memory.await_turn(&scope.session, turn).await;
+        }
         let found = self
             .memory
             .context(&scope.session, &request)

@@ -41,7 +41,7 @@ impl Memory for Heard {
 
 fn scope(name: &str) -> MemoryScope {
     let session = Session::new("team".parse().unwrap(), name.parse().unwrap());
-    MemoryScope { session, run_id: RunId::derive(&["r"]) }
+    MemoryScope { session, run_id: RunId::derive(&["r"]), behind: None }
 }
 
 fn context(memory: Option<MemoryScope>) -> ToolContext {

@@ -81,6 +81,9 @@ pub enum ToolError {
         /// The tool's limit.
         limit: usize,
     },
+    /// Nothing left this process: the tool could not be reached, or was not begun.
+    #[error("{0}")]
+    NotSent(String),
     /// It broke off while it was under way: what it did until then is not known.
     #[error("{0}")]
     Lost(String),
@@ -94,7 +97,11 @@ impl ToolError {
     pub fn leaves_outcome_unknown(&self) -> bool {
         match self {
             ToolError::TimedOut(_) | ToolError::Lost(_) => true,
-            ToolError::Arguments(_) | ToolError::Failed(_) | ToolError::TooLarge { .. } | ToolError::Cancelled => false,
+            ToolError::Arguments(_)
+            | ToolError::Failed(_)
+            | ToolError::NotSent(_)
+            | ToolError::TooLarge { .. }
+            | ToolError::Cancelled => false,
         }
     }
 }

@@ -75,16 +75,20 @@ impl ToolTopics {
         self.board.lock().counts
     }
 
-    /// Asks, unless that was done before, and waits for the answer. Has no end of its own: whoever calls sets one.
+    /// Waits until it is known what was asked and answered before. Nothing is asked until then. Has no end of its own: whoever
+    /// calls sets one.
+    pub(super) async fn ready(&self) {
+        self.start();
+        // Its sender lives as long as this: waiting for it never fails.
+        let _ = self.caught_up.subscribe().wait_for(|done| *done).await;
+    }
+
+    /// Asks, unless that was done before, and waits for the answer. Only once [`ready`](Self::ready) has ended, and without an end of
+    /// its own as well.
     ///
     /// # Errors
     /// When the call can't be written.
     pub(super) async fn call(&self, call: ToolCalled) -> Result<ToolAnswered, LogError> {
-        self.start();
-        let mut caught_up = self.caught_up.subscribe();
-        if caught_up.wait_for(|done| *done).await.is_err() {
-            return Err(LogError::Stopped("the reader of tool results".to_owned()));
-        }
         let (ticket, answer) = {
             let mut board = self.board.lock();
             if let Some(answer) = board.answer(&call.call_id) {

@@ -86,7 +86,7 @@ impl Toolbox {
         let (manifest, tool) = found
             .into_iter()
             .find(|(manifest, _)| manifest.name == name && manifest.is_in(&context.namespace))
-            .ok_or_else(|| ToolError::Failed(format!("there is no tool {name:?} in this namespace")))?;
+            .ok_or_else(|| ToolError::NotSent(format!("there is no tool {name:?} in this namespace")))?;
         check_arguments(&manifest, &arguments)?;
         let timeout = manifest.limits.timeout.min(MAX_TOOL_TIME);
         let result = tokio::select! {

@@ -77,7 +77,7 @@ async fn given_tools_of_namespaces_when_one_asks_then_it_sees_and_calls_only_its
         "no name of another namespace is told"
     );
     assert!(tools.call("b", json!({}), &context("team-b")).await.is_ok());
-    assert!(matches!(tools.call("b", json!({}), &context("team")).await, Err(ToolError::Failed(_))));
+    assert!(matches!(tools.call("b", json!({}), &context("team")).await, Err(ToolError::NotSent(_))));
 }
 
 #[tokio::test]

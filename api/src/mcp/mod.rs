@@ -2,8 +2,8 @@
 //! that protocol, over streamable HTTP at `/mcp` and, by `riverrun mcp`, over standard input and output.
 //!
 //! It does nothing that the HTTP API does not do: each call becomes a request to it ([`Backend`]). A server speaks for one
-//! namespace. Tools that change something outside are offered only where the policy file allows them without asking:
-//! nobody can be asked in the middle of a call.
+//! namespace. Tools that would have to be asked about, or that a rule denies, are not offered: nobody can be asked in the
+//! middle of a call.
 
 mod offer;
 

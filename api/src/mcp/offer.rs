@@ -102,7 +102,8 @@ pub(super) fn own_tools() -> Vec<Tool> {
 /// An entry of `GET /tools`; `None` for one that nobody could approve, or whose name is one of ours.
 pub(super) fn tool(entry: &Value) -> Option<Tool> {
     let name = entry["name"].as_str()?.to_owned();
-    if entry["effect"] == "external" && entry["needs_approval"] != false || OWN.iter().any(|own| own.name == name) {
+    let asks = entry["needs_approval"].as_bool().unwrap_or_else(|| entry["effect"] == "external");
+    if asks || OWN.iter().any(|own| own.name == name) {
         return None;
     }
     let description = entry["description"].as_str().unwrap_or_default().to_owned();
@@ -199,5 +200,8 @@ mod tests {
         let mut allowed = entry("pay", "external");
         allowed["needs_approval"] = json!(false);
         assert!(tool(&allowed).is_some());
+        let mut ruled = entry("clock", "none");
+        ruled["needs_approval"] = json!(true);
+        assert!(tool(&ruled).is_none(), "a rule asks about it, or denies it");
     }
 }

@@ -221,7 +221,7 @@ fn failed(name: &str, error: &ToolError) -> ApiError {
     let text = format!("{name}: {error}");
     let code = match error {
         ToolError::Arguments(_) => "bad_arguments",
-        ToolError::Failed(_) | ToolError::Lost(_) => "tool_failed",
+        ToolError::Failed(_) | ToolError::NotSent(_) | ToolError::Lost(_) => "tool_failed",
         ToolError::TimedOut(_) => "tool_timed_out",
         ToolError::TooLarge { .. } => "result_too_large",
         ToolError::Cancelled => "cancelled",

@@ -207,6 +207,24 @@ fn given_a_chat_when_it_goes_on_then_both_sides_are_recorded_and_the_model_is_sh
 }
 
 #[test]
+fn given_a_run_that_waits_for_another_of_its_conversation_when_that_has_ended_then_it_has_read_what_that_said() {
+    test(async |api| {
+        let run = |id: &str| {
+            let task = format!("say it [[steps=1 id={id}]]");
+            json!({ "task": task, "agent": "react", "namespace": "talks", "session": "turns" })
+        };
+        let first = api.post("/runs", run("waited-for")).await;
+        assert_eq!(first.status, 202, "{}", first.body);
+        let second = api.post("/agent/run", run("waits")).await;
+        assert_eq!(second.status, 200, "{}", second.body);
+        let read = &second.body["steps"][1]["tool"]["result"]["turns"];
+        let roles: Vec<&str> = read.as_array().unwrap().iter().map(|turn| turn["role"].as_str().unwrap()).collect();
+        assert_eq!(roles, ["user", "assistant"], "{read}");
+        assert!(read[0]["text"].as_str().unwrap().contains("waited-for"), "{read}");
+    });
+}
+
+#[test]
 fn given_a_run_of_a_conversation_when_it_ends_then_it_has_read_the_conversation_and_is_part_of_it() {
     test(async |api| {
         let talk = Talk { api, session: "runs" };

@@ -73,6 +73,16 @@ pub async fn turn(sql: &Sql, session: &Session, turn_id: TurnId) -> Result<Optio
     row.as_ref().map(turn_view).transpose()
 }
 
+/// Whether a turn is there, or was and is forgotten.
+pub async fn has_turn(sql: &Sql, session: &Session, turn_id: TurnId) -> Result<bool, StoreError> {
+    let row = query!(session, "SELECT seq FROM memory_turns WHERE namespace = $1 AND session = $2 AND turn_id = $3")
+        .bind(turn_id.to_string())
+        .fetch_optional(sql.reader())
+        .await
+        .map_err(|error| StoreError::from(error).at(sql.path()))?;
+    Ok(row.is_some())
+}
+
 /// The summary in force.
 pub async fn summary(sql: &Sql, session: &Session) -> Result<Option<SummaryView>, StoreError> {
     let row = query!(

@@ -1,14 +1,16 @@
 //! Uses tools for a run: what a call is made with, and what of its result goes into the event.
 
+use bytes::Bytes;
 use riverrun_agents::memory::MemoryScope;
-use riverrun_agents::state::NOT_MADE_MS;
+use riverrun_agents::state::{NOT_MADE_MS, NOT_SENT};
 use riverrun_agents::tools::{ToolContext, ToolError, beginning};
 use riverrun_agents::{RunState, decide};
+use riverrun_log::BlobError;
 use riverrun_schemas::agent::{StepKind, ToolUse};
-use riverrun_schemas::{Session, SessionName};
+use riverrun_schemas::{BlobRef, Session, SessionName, TurnId};
 use tokio_util::sync::CancellationToken;
 
-use super::driver::{Driver, Interrupted};
+use super::driver::{Driver, Interrupted, Left};
 
 /// A tool's result beyond this, in bytes of JSON, goes to the blob store; its beginning stays in the event.
 const MAX_INLINE_RESULT: usize = 64 << 10;
@@ -19,7 +21,7 @@ impl Driver {
         let started = std::time::Instant::now();
         let cancel = CancellationToken::new();
         let context = self.context.clone();
-        let outcome = match tool_context(&self.state, &call, cancel.clone()) {
+        let outcome = match tool_context(&self.state, &call, cancel.clone(), self.behind) {
             Err(failure) => Err(ToolError::Failed(failure)),
             Ok((tool_context, arguments)) => {
                 let used = context.toolbox.call(&call.name, arguments, &tool_context);
@@ -44,24 +46,46 @@ impl Driver {
         let duration_ms = i64::try_from(started.elapsed().as_millis()).ok().map(|ms| ms.max(NOT_MADE_MS + 1));
         let mut result = ToolUse { duration_ms, ..call };
         match outcome {
-            Ok(value) => self.record_result(&mut result, value).await,
-            Err(error) => result.error = Some(error.to_string()),
+            Ok(value) => self.record_result(&mut result, value).await?,
+            Err(error) => {
+                result.result_json = matches!(error, ToolError::NotSent(_)).then(|| NOT_SENT.to_owned());
+                result.error = Some(error.to_string());
+            }
         }
         self.append_steps(vec![decide::StepDraft::tool(StepKind::ToolResult, result)]).await
     }
 
-    async fn record_result(&self, result: &mut ToolUse, value: serde_json::Value) {
+    async fn record_result(&mut self, result: &mut ToolUse, value: serde_json::Value) -> Result<(), Interrupted> {
         let json = value.to_string();
         if json.len() <= MAX_INLINE_RESULT {
             result.result_json = Some(json);
-            return;
+            return Ok(());
         }
-        match self.context.blobs.put_bytes(json.into_bytes().into(), "application/json").await {
+        match self.keep(json.into_bytes().into()).await? {
             Ok(blob) => {
                 result.result_json = Some(beginning(&value, MAX_INLINE_RESULT).to_string());
                 result.result_blob = Some(blob);
             }
             Err(error) => result.error = Some(format!("the result is large and can't be stored: {error}")),
+        }
+        Ok(())
+    }
+
+    /// Keeps a large result. Whoever cancels the run does not wait for the store; a worker that stops still has a moment for it, since
+    /// what a call that changes something gave would have to be asked about.
+    async fn keep(&mut self, json: Bytes) -> Result<Result<BlobRef, BlobError>, Interrupted> {
+        let context = self.context.clone();
+        let kept = context.blobs.put_bytes(json, "application/json");
+        tokio::pin!(kept);
+        let first = tokio::select! {
+            biased;
+            kept = &mut kept => Ok(kept),
+            interrupted = self.interruption() => Err(interrupted),
+        };
+        match first {
+            Ok(kept) => Ok(kept),
+            Err(Interrupted::Left(Left::Stopped)) => Ok(kept.await),
+            Err(interrupted) => Err(interrupted),
         }
     }
 }
@@ -70,6 +94,7 @@ fn tool_context(
     state: &RunState,
     call: &ToolUse,
     cancel: CancellationToken,
+    behind: Option<TurnId>,
 ) -> Result<(ToolContext, serde_json::Value), String> {
     let arguments = serde_json::from_str(&call.arguments_json)
         .map_err(|error| format!("recorded arguments are not JSON: {error}"))?;
@@ -89,6 +114,7 @@ fn tool_context(
         memory: session.map(|name| MemoryScope {
             session: Session::new(state.request.namespace.clone(), name),
             run_id: state.run_id,
+            behind,
         }),
     };
     Ok((context, arguments))

@@ -14,17 +14,17 @@ use riverrun_log::{LogError, Position};
 use riverrun_models::{ChatReply, ChatRequest, FinishReason, ModelError};
 use riverrun_schemas::agent::{AgentEvent, RunAdvanced, RunClaimed, Step};
 use riverrun_schemas::tokens::Attempt;
-use riverrun_schemas::{Failure, Usage, now_ms};
+use riverrun_schemas::{Failure, TurnId, Usage, now_ms};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::context::AgentContext;
 use super::heard::Heard;
-use super::partition::ReadyRun;
 use super::places::{Place, Turn};
+use super::ready::ReadyRun;
 use super::room::{Fit, Meter};
 use super::tokens::TokenStream;
-use super::{ending, retries, snapshots};
+use super::{ending, retries};
 
 /// An event of the run as it lies on the log.
 #[derive(Debug, Clone)]
@@ -60,11 +60,11 @@ pub(super) struct Driver {
     pub(super) context: Arc<AgentContext>,
     pub(super) state: RunState,
     partition: i32,
-    accepted_offset: i64,
+    pub(super) accepted_offset: i64,
     /// Offset behind the last event in the fold.
-    next_offset: i64,
+    pub(super) next_offset: i64,
     /// The last step that a snapshot holds, or that one was tried at.
-    snapshot_seq: i64,
+    pub(super) snapshot_seq: i64,
     /// Texts that models began to write here.
     texts: u32,
     pub(super) meter: Meter,
@@ -74,6 +74,8 @@ pub(super) struct Driver {
     stop: CancellationToken,
     /// How the run is to end without having begun: a run that it waited for gave no answer.
     ends: Option<decide::Ending>,
+    /// The last turn of the run before it in its conversation.
+    pub(super) behind: Option<TurnId>,
 }
 
 /// What interrupts an action.
@@ -86,7 +88,7 @@ pub(super) enum Interrupted {
 
 impl Driver {
     pub(super) fn new(context: Arc<AgentContext>, run: ReadyRun, partition: i32, stop: CancellationToken) -> Self {
-        let ReadyRun { state, accepted_offset, next_offset, inbox, ends } = run;
+        let ReadyRun { state, accepted_offset, next_offset, inbox, ends, behind } = run;
         let snapshot_seq = state.last_seq();
         Self {
             context,
@@ -101,6 +103,7 @@ impl Driver {
             inbox,
             stop,
             ends,
+            behind,
         }
     }
 
@@ -110,8 +113,14 @@ impl Driver {
             Err(Interrupted::Overtaken) => Left::Fenced, // `drive` handles this one itself; nothing is lost by letting go
         };
         let Self { state, accepted_offset, next_offset, inbox, .. } = self;
-        let rests =
-            (left == Left::Waiting).then_some(ReadyRun { state, accepted_offset, next_offset, inbox, ends: None });
+        let rests = (left == Left::Waiting).then_some(ReadyRun {
+            state,
+            accepted_offset,
+            next_offset,
+            inbox,
+            ends: None,
+            behind: None,
+        });
         Released { left, rests }
     }
 
@@ -143,7 +152,7 @@ impl Driver {
     }
 
     /// Why there is nothing left to do here, if so. Only meaningful after a claim was made.
-    fn left(&self) -> Option<Left> {
+    pub(super) fn left(&self) -> Option<Left> {
         if self.state.finished.is_some() {
             Some(Left::Ended)
         } else if !self.mine() {
@@ -425,24 +434,8 @@ impl Driver {
         self.snapshot_when_due().await
     }
 
-    /// Every so many steps the fold goes to the blob store; a run that can't have that goes on without.
-    async fn snapshot_when_due(&mut self) -> Result<(), Interrupted> {
-        if self.left().is_some() || self.state.last_seq() < self.snapshot_seq.saturating_add(snapshots::EVERY) {
-            return Ok(());
-        }
-        self.snapshot_seq = self.state.last_seq();
-        let offsets = (self.accepted_offset, self.next_offset);
-        match snapshots::take(self.context.shelves(), &self.state, offsets).await {
-            Ok(snapshot) => self.append(snapshot.into()).await,
-            Err(failure) => {
-                tracing::warn!(run_id = %self.state.run_id, error = failure.message, "no snapshot taken");
-                Ok(())
-            }
-        }
-    }
-
     /// Appends an event and reads it back.
-    async fn append(&mut self, event: AgentEvent) -> Result<(), Interrupted> {
+    pub(super) async fn append(&mut self, event: AgentEvent) -> Result<(), Interrupted> {
         let at = loop {
             match self.context.producer.send_to_partition(&event, self.partition, super::COMPONENT, None).await {
                 Ok(position) => break position,

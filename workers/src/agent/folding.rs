@@ -1,14 +1,19 @@
 //! Reading run events: the past of a partition when it is taken, then each event as it comes.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use riverrun_agents::RunState;
 use riverrun_log::{AssignedPartition, GroupConsumer, LogError, Record, Schemas, StartAt, Tail, TopicPartition};
-use riverrun_schemas::agent::AgentEvent;
+use riverrun_schemas::agent::{AgentEvent, RunSnapshotted};
 use riverrun_schemas::{Decoded, Topic};
 use tokio_util::sync::CancellationToken;
 
-use super::partition::{Folded, Partition};
-use super::{Coordinator, DRAIN, RETRY_PAUSE, snapshots};
+use super::partition::Partition;
+use super::ready::Folded;
+use super::{Coordinator, DRAIN, RETRY_PAUSE, asides, snapshots};
+
+/// How long a partition waits for the first try to read a run's fold. Longer ones are made beside its other runs.
+const FIRST_TRY: Duration = Duration::from_secs(5);
 
 impl Coordinator {
     /// Folds the open runs of new partitions, then drives them and begins to take commands.
@@ -129,21 +134,35 @@ impl Coordinator {
         let Some(partition) = self.partitions.get_mut(&record.partition) else { return };
         let folded = partition.read(record, &|record: &Record| decode(schemas, record));
         if let Folded::Snapshot(snapshot) = folded {
-            let place = (record.partition, record.offset);
-            let (shelves, log, schemas) = (self.context.shelves(), &self.config.log, &self.config.schemas);
-            match snapshots::restore(shelves, log, schemas, place, &snapshot).await {
-                Ok(Some(state)) => {
-                    if let Some(partition) = self.partitions.get_mut(&record.partition) {
-                        partition.open_from(record.offset, snapshot.accepted_offset, state);
-                    }
-                }
-                Ok(None) => tracing::error!(run_id = %snapshot.run_id, "a snapshot of a run that is not on the log"),
-                Err(error) => {
-                    tracing::error!(run_id = %snapshot.run_id, error = %error, "a run can't be folded; it goes on at the next start");
-                }
-            }
+            self.open_or_set_aside((record.partition, record.offset), *snapshot).await;
         }
         self.drive_ready(record.partition);
+    }
+
+    /// Reads the fold of a run. What can't be read now is set aside, and what comes behind it too: while the store is away, each
+    /// would hold up the whole partition.
+    async fn open_or_set_aside(&mut self, place: (i32, i64), snapshot: RunSnapshotted) {
+        let (number, offset) = place;
+        let others_wait = self.partitions.get(&number).is_some_and(|state| !state.asides.is_empty());
+        let read = if others_wait { None } else { self.try_to_read(place, &snapshot).await };
+        let Some(partition) = self.partitions.get_mut(&number) else { return };
+        match read {
+            Some(state) => partition.open_from(offset, snapshot.accepted_offset, state),
+            None => partition.set_aside(offset, snapshot, Instant::now()),
+        }
+    }
+
+    async fn try_to_read(&self, place: (i32, i64), snapshot: &RunSnapshotted) -> Option<RunState> {
+        let (log, schemas) = (&self.config.log, &self.config.schemas);
+        let read = snapshots::restore(self.context.shelves(), log, schemas, place, snapshot);
+        let error = match tokio::time::timeout(FIRST_TRY, read).await {
+            Ok(Ok(Some(state))) => return Some(state),
+            Ok(Ok(None)) => asides::why(None),
+            Ok(Err(error)) => asides::why(Some(error)),
+            Err(_) => format!("it was not read within {} s", FIRST_TRY.as_secs()),
+        };
+        tracing::warn!(run_id = %snapshot.run_id, error, "a run can't be read yet; it is tried again while the others go on");
+        None
     }
 }
 

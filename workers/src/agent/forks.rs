@@ -1,5 +1,7 @@
 //! The steps that a fork begins with, from its command to its first events.
 
+use std::time::Duration;
+
 use riverrun_log::{BlobStore, MAX_EVENT_BYTES};
 use riverrun_schemas::agent::{ForkRun, RunAdvanced, Step};
 use riverrun_schemas::{Failure, RunId};
@@ -7,6 +9,9 @@ use riverrun_schemas::{Failure, RunId};
 /// JSON of the steps that are copied in one event: a step's Avro form is no longer than its JSON, and room is left for
 /// the rest of the event.
 const MAX_COPIED: usize = MAX_EVENT_BYTES / 2;
+
+/// How long the steps may take to come from the blob store: commands behind this one wait for it, such as one that cancels a run.
+const STORE_TIME: Duration = Duration::from_secs(5);
 
 /// The steps that the command brings, inline or in the blob store; they must count from 1 to the fork's step.
 pub(super) async fn steps(blobs: &dyn BlobStore, command: &ForkRun) -> Result<Vec<Step>, Failure> {
@@ -20,7 +25,10 @@ pub(super) async fn steps(blobs: &dyn BlobStore, command: &ForkRun) -> Result<Ve
     let steps = match &command.steps_blob {
         None => command.steps.clone(),
         Some(blob) => {
-            let bytes = blobs.get(blob).await.map_err(|error| unusable(error.to_string()))?;
+            let bytes = tokio::time::timeout(STORE_TIME, blobs.get(blob))
+                .await
+                .map_err(|_| unusable(format!("the blob store did not answer within {} s", STORE_TIME.as_secs())))?
+                .map_err(|error| unusable(error.to_string()))?;
             serde_json::from_slice(&bytes).map_err(|error| unusable(error.to_string()))?
         }
     };

@@ -13,8 +13,10 @@
 //! `AGENT-2` a driver acts only on what it has read back from the log. `AGENT-3` of the runs of a session that lie in a
 //! partition, only the oldest open one is driven. `AGENT-5` a run that waits for others begins or ends by what the log says
 //! of them, in whatever order and place that came there. `AGENT-6` a run that ends its workers is claimed a bounded number of
-//! times in a row, and meanwhile takes no other run with it for long.
+//! times in a row, and meanwhile takes no other run with it for long. `AGENT-7` a run that can't be read for now stays open: the note
+//! does not pass it, words to it are taken, and it is read again until it can be driven.
 
+mod asides;
 mod calls;
 mod chains;
 mod commands;
@@ -29,6 +31,7 @@ mod lookup;
 mod partition;
 mod past;
 mod places;
+mod ready;
 mod retries;
 mod room;
 mod routing;
@@ -57,11 +60,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::runtime::{Progress, WorkerHandle};
+use asides::Tried;
 use context::AgentContext;
 use driver::{Driver, Released};
 use lookup::Answer;
-use partition::{Partition, ReadyRun};
+use partition::Partition;
 use places::Places;
+use ready::ReadyRun;
 
 /// Name in `ce_source` and in logs.
 const COMPONENT: &str = "agent-worker";
@@ -144,6 +149,8 @@ struct Coordinator {
     asking: JoinSet<TopicPartition>,
     /// Looks for runs that others wait for.
     searches: JoinSet<Answer>,
+    /// Tries to read runs that could not be read.
+    restoring: JoinSet<Tried>,
 }
 
 /// A driver at work.
@@ -163,6 +170,7 @@ enum Wake {
     Driver(Result<(tokio::task::Id, Released), tokio::task::JoinError>),
     Schema(Result<TopicPartition, tokio::task::JoinError>),
     Looked(Result<Answer, tokio::task::JoinError>),
+    Tried(Result<Tried, tokio::task::JoinError>),
     Note,
 }
 
@@ -179,6 +187,7 @@ impl Coordinator {
             held: HashMap::new(),
             asking: JoinSet::new(),
             searches: JoinSet::new(),
+            restoring: JoinSet::new(),
         }
     }
 
@@ -202,6 +211,7 @@ impl Coordinator {
                 Some(left) = self.drivers.join_next_with_id() => Wake::Driver(left),
                 Some(asked) = self.asking.join_next() => Wake::Schema(asked),
                 Some(looked) = self.searches.join_next() => Wake::Looked(looked),
+                Some(tried) = self.restoring.join_next() => Wake::Tried(tried),
                 event = group.next() => Wake::Group(event),
                 _ = note.tick() => Wake::Note,
             };
@@ -213,9 +223,12 @@ impl Coordinator {
                 Wake::Group(event) => self.on_session(&mut group, event?, &stop).await?,
                 Wake::Schema(asked) => self.on_schema(&group, asked, &stop).await?,
                 Wake::Looked(answer) => self.on_looked(answer),
+                Wake::Tried(tried) => self.on_tried(tried),
                 Wake::Note => {
                     self.write_notes(&group)?;
                     self.look_for_strangers();
+                    self.end_cancelled_asides().await;
+                    self.read_asides();
                 }
             }
         }

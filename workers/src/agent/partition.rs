@@ -13,10 +13,12 @@ use riverrun_stores::read_models::run_fold::{RunGate, Verdict};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::asides::{Aside, Asides, Try};
 use super::chains::{Chains, Settled};
 use super::driver::Seen;
 use super::lookup::{Looked, Search};
 use super::past::{Glimpse, Kind, glimpse};
+use super::ready::{Folded, ReadyRun};
 use super::sessions::{SessionKey, Sessions};
 use super::strangers::Strangers;
 
@@ -51,25 +53,6 @@ struct Resting {
     ends: Option<Ending>,
 }
 
-/// A run that can be driven.
-pub(super) struct ReadyRun {
-    pub(super) state: RunState,
-    pub(super) accepted_offset: i64,
-    /// Offset behind the last event in the fold.
-    pub(super) next_offset: i64,
-    pub(super) inbox: mpsc::UnboundedReceiver<Seen>,
-    /// How it is to end without having begun.
-    pub(super) ends: Option<Ending>,
-}
-
-/// What an event led to.
-pub(super) enum Folded {
-    /// The run's fold is in the blob store: [`Partition::open_from`] takes it.
-    Snapshot(Box<RunSnapshotted>),
-    /// It is in the fold.
-    Known,
-}
-
 pub(super) struct Partition {
     /// Stops the drivers of this partition.
     pub(super) stop: CancellationToken,
@@ -91,7 +74,9 @@ pub(super) struct Partition {
     runs: HashMap<RunId, Slot>,
     /// Accepted, but the event was not read back yet.
     announced: HashMap<RunId, i64>,
-    /// What each of these two is to be folded from, in order: a note is taken with every command.
+    /// Open, but not to be read for now.
+    pub(super) asides: Asides,
+    /// What each of these three is to be folded from, in order: a note is taken with every command.
     folds: BTreeSet<i64>,
     /// Steps of open runs in the past, not decoded yet: when the end of the run comes, nobody needs them.
     put_off: HashMap<RunId, Vec<Record>>,
@@ -114,6 +99,7 @@ impl Partition {
             live: false,
             runs: HashMap::new(),
             announced: HashMap::new(),
+            asides: Asides::default(),
             folds: BTreeSet::new(),
             put_off: HashMap::new(),
             ready: Vec::new(),
@@ -128,7 +114,7 @@ impl Partition {
     }
 
     pub(super) fn is_open(&self, run: &RunId) -> bool {
-        self.runs.contains_key(run) || self.announced.contains_key(run)
+        self.runs.contains_key(run) || self.announced.contains_key(run) || self.asides.has(run)
     }
 
     /// The claim in force of an open run.
@@ -181,6 +167,8 @@ impl Partition {
         let Some(Glimpse { run_id, kind }) = glimpse(record) else { return false };
         match kind {
             Kind::Begins => false,
+            // What says of a run that can't be read whether it is still to be stopped.
+            Kind::Tells | Kind::Ends if self.asides.has(&run_id) => false,
             // It has ended, or began before the fold did.
             Kind::Advances | Kind::Ends | Kind::Tells if !self.runs.contains_key(&run_id) => true,
             Kind::Ends | Kind::Tells => false,
@@ -263,11 +251,11 @@ impl Partition {
             self.sessions.join(session.clone(), run_id);
         }
         let mut awaited = None;
-        if let AgentEvent::RunFinished(finished) = &event
-            && counts
-            && self.chains.is_awaited(&run_id)
-        {
-            awaited = Some(finished.clone());
+        if let (true, AgentEvent::RunFinished(finished)) = (counts, &event) {
+            awaited = self.chains.is_awaited(&run_id).then(|| finished.clone());
+            if let Some(session) = &slot.session {
+                self.sessions.ended(session, finished);
+            }
         }
         match &mut slot.holder {
             Holder::Resting(resting) => {
@@ -323,8 +311,16 @@ impl Partition {
 
     /// An event of a run that has no slot: it begins, or it began before the fold did, or it has ended.
     fn first_of(&mut self, offset: i64, event: AgentEvent) -> Folded {
+        let run_id = event.run_id();
+        if self.ended.contains(&run_id) {
+            return Folded::Known;
+        }
+        // Of the past the newest snapshot is the best to begin with.
+        if self.asides.has(&run_id) && (self.live || !matches!(event, AgentEvent::RunSnapshotted(_))) {
+            self.asides.hear(offset, event);
+            return Folded::Known;
+        }
         match event {
-            _ if self.ended.contains(&event.run_id()) => Folded::Known,
             AgentEvent::RunAccepted(accepted) => {
                 self.open_from(offset, offset, RunState::accepted(&accepted));
                 Folded::Known
@@ -339,8 +335,47 @@ impl Partition {
         }
     }
 
+    /// A run can't be read from its snapshot at `offset`: it is tried again from `due` on. The note does not pass it.
+    pub(super) fn set_aside(&mut self, offset: i64, snapshot: RunSnapshotted, due: Instant) {
+        if let Some(earlier) = self.asides.put(offset, snapshot, due) {
+            self.folds.remove(&earlier);
+        }
+        self.folds.insert(offset);
+    }
+
+    /// The tries that are due to read runs that were set aside.
+    pub(super) fn asides_due(&mut self, now: Instant) -> Vec<Try> {
+        if self.live { self.asides.due(now, self.next_event) } else { Vec::new() }
+    }
+
+    /// A run that was set aside is read, up to what had come when its reading began; what came since was kept.
+    pub(super) fn restored(&mut self, mut state: RunState) {
+        let run_id = state.run_id;
+        let Some((Aside { offset, snapshot, later, .. }, mut next_offset)) = self.asides.take(&run_id) else { return };
+        for (at, event) in later {
+            state.apply(&event);
+            next_offset = at + 1;
+        }
+        self.folds.remove(&offset);
+        match state.finished.clone() {
+            Some(finished) => {
+                if let Some(session) = SessionKey::of(&state.request) {
+                    self.sessions.ended(&session, &finished);
+                }
+                self.end(run_id);
+                self.has_ended(&finished);
+            }
+            None => self.open(offset, snapshot.accepted_offset, next_offset, state),
+        }
+    }
+
     /// The fold of a run up to the event at `offset`, which is its first or a snapshot.
     pub(super) fn open_from(&mut self, offset: i64, accepted_offset: i64, state: RunState) {
+        self.open(offset, accepted_offset, offset + 1, state);
+    }
+
+    /// A run that is to be folded from `fold_from`, and whose fold is at hand up to `next_offset`.
+    fn open(&mut self, fold_from: i64, accepted_offset: i64, next_offset: i64, state: RunState) {
         let run_id = state.run_id;
         if let Some(announced) = self.announced.remove(&run_id) {
             self.folds.remove(&announced);
@@ -353,9 +388,9 @@ impl Partition {
             self.sessions.join(session.clone(), run_id);
         }
         let gate = state.gate().clone();
-        let holder = Holder::Resting(Box::new(Resting { state, next_offset: offset + 1, woken: false, ends: None }));
-        self.runs.insert(run_id, Slot { fold_from: offset, accepted_offset, gate, session, holder });
-        self.folds.insert(offset);
+        let holder = Holder::Resting(Box::new(Resting { state, next_offset, woken: false, ends: None }));
+        self.runs.insert(run_id, Slot { fold_from, accepted_offset, gate, session, holder });
+        self.folds.insert(fold_from);
         match circle {
             Some(settled) => self.settle(&run_id, settled),
             None => self.wake(&run_id),
@@ -395,7 +430,9 @@ impl Partition {
         let (driver, inbox) = mpsc::unbounded_channel();
         if let Holder::Resting(resting) = std::mem::replace(&mut slot.holder, Holder::Driver(driver)) {
             let Resting { state, next_offset, ends, .. } = *resting;
-            self.ready.push(ReadyRun { state, accepted_offset: slot.accepted_offset, next_offset, inbox, ends });
+            let accepted_offset = slot.accepted_offset;
+            let behind = slot.session.as_ref().and_then(|session| self.sessions.last_turn(session));
+            self.ready.push(ReadyRun { state, accepted_offset, next_offset, inbox, ends, behind });
         }
     }
 

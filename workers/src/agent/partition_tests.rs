@@ -6,6 +6,7 @@ use riverrun_schemas::agent::{
     ApprovalPolicy, Decision, ForkedFrom, RunAccepted, RunAdvanced, RunApprovalDecided, RunCancelRequested, RunClaimed,
     RunFinished, RunOutcome, RunRequest, RunResumed, Step, StepKind, ToolEffect, ToolUse,
 };
+use riverrun_schemas::memory::{TurnRole, run_turn_id};
 use riverrun_schemas::{BlobRef, EventSet};
 
 use super::*;
@@ -187,6 +188,23 @@ fn of_the_runs_of_a_session_only_the_oldest_open_one_is_driven() {
 }
 
 #[test]
+fn given_a_run_that_waited_for_its_session_when_it_is_its_turn_then_it_knows_the_last_turn_of_the_one_before() {
+    let in_session = |name: &str| AgentEvent::RunAccepted(of_session(name, Some("s")));
+    for (answer, role) in [(None, TurnRole::User), (Some(" "), TurnRole::User), (Some("42"), TurnRole::Assistant)] {
+        let (mut partition, _) = live(vec![in_session("a"), accepted("c"), in_session("b"), claimed("a", 1)]);
+        let AgentEvent::RunFinished(end) = finished("a", 1) else { panic!("no end") };
+        partition.fold(20, RunFinished { answer: answer.map(str::to_owned), ..end }.into());
+        let next = partition.take_ready().pop().expect("its turn has come");
+        assert_eq!((next.state.run_id, next.behind), (run("b"), Some(run_turn_id(run("a"), role))), "{answer:?}");
+    }
+    let (mut partition, _) = live(vec![in_session("a")]);
+    partition.fold(11, in_session("d"));
+    partition.fold(12, cancelled("d"));
+    let first = partition.take_ready().pop().expect("whoever is to stop waits for nothing");
+    assert_eq!(first.behind, None, "none has ended");
+}
+
+#[test]
 fn a_fork_is_driven_once_its_copied_steps_are_there() {
     let from = Some(ForkedFrom { run_id: run("source"), at_seq: 3 });
     let fork = || AgentEvent::from(RunAccepted { forked_from: from.clone(), ..of_session("f", None) });
@@ -246,6 +264,59 @@ fn a_snapshot_moves_the_note_on_and_opens_a_run_whose_beginning_was_not_folded()
     later.go_live();
     let run = later.take_ready().pop().expect("it was answered");
     assert_eq!((run.accepted_offset, run.next_offset, run.state.last_seq()), (10, 15, 2));
+}
+
+/// A live partition with a run that could not be read from its snapshot at 13, which a try reads up to 15 now.
+fn with_an_unread_run() -> Partition {
+    let state = BlobRef { sha256: "ab".into(), size_bytes: 1, media_type: "application/json".into() };
+    let (run_id, now) = (run("a"), Instant::now());
+    let snapshot = RunSnapshotted { run_id, epoch: 1, seq: 2, accepted_offset: 10, next_offset: 13, state, at: 0 };
+    let mut partition = Partition::new(0);
+    let Folded::Snapshot(found) = partition.fold(13, snapshot.into()) else { panic!("no snapshot") };
+    partition.next_event = 14;
+    partition.set_aside(13, *found, now);
+    assert!(partition.asides_due(now).is_empty(), "not before the past is folded");
+    partition.go_live();
+    partition.next_event = 15;
+    partition.fold(14, accepted("a"));
+    assert!(partition.is_open(&run_id) && ready(&mut partition).is_empty(), "a copy of its acceptance opens nothing");
+    let due: Vec<i64> = partition.asides_due(now).into_iter().map(|due| due.until).collect();
+    assert_eq!((due, noted(&partition).1), (vec![15], 13));
+    partition
+}
+
+fn read_up_to_15() -> RunState {
+    let mut state = RunState::accepted(&of_session("a", None));
+    for event in [claimed("a", 1), asks("a")] {
+        state.apply(&event);
+    }
+    state
+}
+
+#[test]
+fn given_a_run_that_could_not_be_read_when_it_can_then_it_is_driven_with_what_came_meanwhile_and_the_note_waited_for_it()
+ {
+    let mut partition = with_an_unread_run();
+    partition.next_event = 16;
+    partition.fold(15, answered("a"));
+    assert!(ready(&mut partition).is_empty());
+    partition.restored(read_up_to_15());
+    let driven = partition.take_ready().pop().expect("it was answered");
+    assert_eq!((driven.accepted_offset, driven.next_offset, driven.state.last_seq()), (10, 16, 2));
+    assert_eq!(noted(&partition).1, 13);
+    partition.fold(16, finished("a", 1));
+    assert!(!partition.is_open(&run("a")));
+    assert_eq!(noted(&partition).1, 16);
+}
+
+#[test]
+fn given_a_run_that_could_not_be_read_when_it_turns_out_to_have_ended_then_nobody_drives_it_and_the_note_moves_on() {
+    let mut partition = with_an_unread_run();
+    let mut state = read_up_to_15();
+    state.apply(&finished("a", 1));
+    partition.restored(state);
+    assert!(ready(&mut partition).is_empty() && !partition.is_open(&run("a")) && partition.knows(&run("a")));
+    assert_eq!(noted(&partition).1, 15);
 }
 
 #[test]

@@ -5,8 +5,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use riverrun_schemas::agent::RunRequest;
-use riverrun_schemas::{Namespace, RunId};
+use riverrun_schemas::agent::{RunFinished, RunRequest};
+use riverrun_schemas::memory::{TurnRole, run_turn_id};
+use riverrun_schemas::{Namespace, RunId, TurnId};
+
+/// Sessions whose last end is remembered: what a run says takes a moment until the next one can read it, and no longer.
+const MAX_ENDS: usize = 10_000;
 
 /// A session within its namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,6 +30,10 @@ impl SessionKey {
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     lines: HashMap<SessionKey, VecDeque<RunId>>,
+    /// The last turn of the run that ended last.
+    last_turns: HashMap<SessionKey, TurnId>,
+    /// Of those, the oldest first.
+    ends: VecDeque<SessionKey>,
 }
 
 impl Sessions {
@@ -43,6 +51,25 @@ impl Sessions {
     pub(super) fn forget(&mut self, run: &RunId) {
         self.lines.values_mut().for_each(|line| line.retain(|other| other != run));
         self.lines.retain(|_, line| !line.is_empty());
+    }
+
+    /// A run of the session has ended: its answer is its last turn in the conversation, or else its task.
+    pub(super) fn ended(&mut self, session: &SessionKey, finished: &RunFinished) {
+        let answered = finished.answer.as_deref().is_some_and(|answer| !answer.trim().is_empty());
+        let role = if answered { TurnRole::Assistant } else { TurnRole::User };
+        if self.last_turns.insert(session.clone(), run_turn_id(finished.run_id, role)).is_none() {
+            self.ends.push_back(session.clone());
+        }
+        while self.ends.len() > MAX_ENDS {
+            if let Some(oldest) = self.ends.pop_front() {
+                self.last_turns.remove(&oldest);
+            }
+        }
+    }
+
+    /// The last turn of the run that ended last in the session, as far as is known.
+    pub(super) fn last_turn(&self, session: &SessionKey) -> Option<TurnId> {
+        self.last_turns.get(session).copied()
     }
 
     /// Whether it is the run's turn.

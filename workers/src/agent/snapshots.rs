@@ -12,6 +12,8 @@ use riverrun_schemas::agent::{AgentEvent, RunSnapshotted};
 use riverrun_schemas::{BlobRef, Decoded, Failure, RunId, Topic, now_ms};
 use riverrun_stores::Cache;
 
+use super::driver::{Driver, Interrupted};
+
 /// Steps between two snapshots.
 pub(super) const EVERY: i64 = 1_000;
 /// How long the cache has one: a run that was quiet for longer is taken over in no hurry.
@@ -135,6 +137,32 @@ async fn fold(
         }
     }
     Ok(state)
+}
+
+impl Driver {
+    /// Every so many steps the fold goes to the blob store; a run that can't have that goes on without, and whoever cancels it does
+    /// not wait for the store.
+    pub(super) async fn snapshot_when_due(&mut self) -> Result<(), Interrupted> {
+        let is_due = self.state.last_seq() >= self.snapshot_seq.saturating_add(EVERY);
+        if !is_due || self.left().is_some() || self.state.cancel_requested.is_some() {
+            return Ok(());
+        }
+        self.snapshot_seq = self.state.last_seq();
+        let (context, state) = (self.context.clone(), self.state.clone());
+        let offsets = (self.accepted_offset, self.next_offset);
+        let taken = tokio::select! {
+            biased;
+            taken = take(context.shelves(), &state, offsets) => taken,
+            interrupted = self.interruption() => return Err(interrupted),
+        };
+        match taken {
+            Ok(snapshot) => self.append(snapshot.into()).await,
+            Err(failure) => {
+                tracing::warn!(run_id = %self.state.run_id, error = failure.message, "no snapshot taken");
+                Ok(())
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // each test file uses its part
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use riverrun_agents::tools::{
     MAX_TOOL_TIME, Passages, Search, SearchFailure, Tool, ToolContext, ToolError, ToolLimits, ToolManifest, Toolbox,
 };
 use riverrun_log::{
-    EmbeddedBroker, LogConfig, ObjectStoreBlobs, Producer, Schemas, StartAt, Tail, TopicPartition, admin,
+    BlobStore, EmbeddedBroker, LogConfig, ObjectStoreBlobs, Producer, Schemas, StartAt, Tail, TopicPartition, admin,
 };
 use riverrun_models::{Known, ModelSettings, Models};
 use riverrun_schemas::agent::{
@@ -127,6 +128,7 @@ pub(crate) struct World {
     context_tokens: Option<usize>,
     more_tools: Vec<Arc<dyn Tool>>,
     card: Option<Known>,
+    store: Option<Arc<dyn BlobStore>>,
 }
 
 impl World {
@@ -158,6 +160,7 @@ impl World {
             context_tokens,
             more_tools,
             card: None,
+            store: None,
         }
     }
 
@@ -178,6 +181,11 @@ impl World {
         Self { context_tokens: tokens, more_tools: vec![tool], ..self }
     }
 
+    /// Another blob store than its folder.
+    pub(crate) fn with_store(self, store: Arc<dyn BlobStore>) -> Self {
+        Self { store: Some(store), ..self }
+    }
+
     /// A model with a context of so many tokens.
     pub(crate) fn with_context(self, tokens: usize) -> Self {
         Self { context_tokens: Some(tokens), ..self }
@@ -186,6 +194,11 @@ impl World {
     /// What stands behind the address of the model.
     pub(crate) fn model(&self) -> &MockServer {
         &self.model
+    }
+
+    /// Where its blobs lie.
+    pub(crate) fn blobs(&self) -> PathBuf {
+        self.folder.path().join("blobs")
     }
 
     /// How its broker is reached.
@@ -212,7 +225,8 @@ impl World {
         let count = Count { calls: self.calls.clone(), effect, delay, time };
         let toolbox = Toolbox::builtin(Arc::new(NoKnowledge)).with(Arc::new(count));
         let toolbox = self.more_tools.iter().fold(toolbox, |toolbox, tool| toolbox.with(tool.clone()));
-        let blobs = Arc::new(ObjectStoreBlobs::local(&self.folder.path().join("blobs")).unwrap());
+        let local = || -> Arc<dyn BlobStore> { Arc::new(ObjectStoreBlobs::local(&self.blobs()).unwrap()) };
+        let blobs = self.store.clone().unwrap_or_else(local);
         let config = AgentWorkerConfig {
             log: self.log.clone(),
             schemas: Schemas::built_in(),

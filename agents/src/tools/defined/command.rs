@@ -145,7 +145,7 @@ impl Tool for CommandTool {
 /// A program that did not start has done nothing; one that was ended has done some of it.
 fn not_finished(error: &SandboxError) -> ToolError {
     match error {
-        SandboxError::NotStarted { .. } => ToolError::Failed(error.to_string()),
+        SandboxError::NotStarted { .. } => ToolError::NotSent(error.to_string()),
         SandboxError::TooMuchOutput { .. } => ToolError::Lost(error.to_string()),
     }
 }
@@ -324,7 +324,7 @@ mod tests {
         let begun = not_finished(&SandboxError::TooMuchOutput { program: program.clone(), limit: 1 });
         assert!(begun.leaves_outcome_unknown(), "{begun}");
         let not_begun = not_finished(&SandboxError::NotStarted { program, reason: "it is not there".into() });
-        assert!(!not_begun.leaves_outcome_unknown(), "{not_begun}");
+        assert!(matches!(not_begun, ToolError::NotSent(_)), "{not_begun}");
     }
 
     #[test]

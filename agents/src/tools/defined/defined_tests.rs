@@ -283,7 +283,7 @@ async fn given_a_request_that_was_sent_when_the_connection_breaks_off_then_its_o
     assert!(matches!(broken, ToolError::Lost(_)), "{broken:?}");
     // Nobody listens there any more: nothing was sent.
     let refused = toolbox.call("pay", json!({}), &context).await.unwrap_err();
-    assert!(matches!(refused, ToolError::Failed(_)), "{refused:?}");
+    assert!(matches!(refused, ToolError::NotSent(_)), "{refused:?}");
 }
 
 #[tokio::test]
@@ -314,7 +314,7 @@ async fn given_a_server_that_tls_can_not_be_spoken_with_when_a_tool_calls_it_the
         };
         let (failed, _open) = tokio::join!(toolbox.call("pay", json!({}), &context), speaks_no_tls);
         let failed = failed.unwrap_err();
-        assert!(matches!(failed, ToolError::Failed(_)), "{says:?}: {failed:?}");
+        assert!(matches!(failed, ToolError::NotSent(_)), "{says:?}: {failed:?}");
     }
 }
 

@@ -74,6 +74,20 @@ impl HttpTool {
         Ok(WebRequest { method: self.method, url: url.to_string(), headers, body })
     }
 
+    /// What became of a request that was not answered. A GET may have been answered before, with a redirect.
+    fn unanswered(&self, error: &WebError) -> ToolError {
+        let reason = self.headers.hide(&error.to_string());
+        let reached_nobody =
+            matches!(error, WebError::NotFound { .. } | WebError::Connection { may_have_sent: false, .. });
+        if reached_nobody && self.method != WebMethod::Get {
+            ToolError::NotSent(reason)
+        } else if error.leaves_outcome_unknown() {
+            ToolError::Lost(reason)
+        } else {
+            ToolError::Failed(reason)
+        }
+    }
+
     fn result(&self, fetched: Fetched) -> Result<Value, ToolError> {
         let is_json = fetched.content_type.as_deref().is_some_and(|kind| kind.contains("json"));
         let parsed = is_json.then(|| serde_json::from_slice(&fetched.body).ok()).flatten();
@@ -106,10 +120,7 @@ impl Tool for HttpTool {
         match self.web.send(request, limits).await {
             Ok(fetched) => self.result(fetched),
             Err(WebError::TimedOut { limit }) => Err(ToolError::TimedOut(limit)),
-            Err(error) => {
-                let reason = self.headers.hide(&error.to_string());
-                Err(if error.leaves_outcome_unknown() { ToolError::Lost(reason) } else { ToolError::Failed(reason) })
-            }
+            Err(error) => Err(self.unanswered(&error)),
         }
     }
 }

@@ -9,6 +9,7 @@ use riverrun_schemas::now_ms;
 use riverrun_schemas::tools::{ToolAnswered, ToolCalled};
 use serde_json::Value;
 
+use super::file;
 use crate::tools::tool_topics::ToolTopics;
 use crate::tools::{Permission, Tool, ToolContext, ToolError, ToolManifest, ToolSource};
 
@@ -39,8 +40,13 @@ impl Tool for KafkaTool {
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
         let topics =
-            self.topics.get().ok_or_else(|| ToolError::Failed("this process has no log to ask on".to_owned()))?;
+            self.topics.get().ok_or_else(|| ToolError::NotSent("this process has no log to ask on".to_owned()))?;
+        // The time that nobody waits any longer does not move with how long the log takes.
         let at = now_ms();
+        let reach_time = file::reach_time(self.manifest.limits);
+        tokio::time::timeout(reach_time, topics.ready()).await.map_err(|_| {
+            ToolError::NotSent(format!("the log could not be read within {reach_time:?}: nothing was asked"))
+        })?;
         let timeout_ms = i64::try_from(self.manifest.limits.timeout.as_millis()).unwrap_or(i64::MAX);
         let call = ToolCalled {
             call_id: context.call_id.clone(),
@@ -58,7 +64,13 @@ impl Tool for KafkaTool {
 /// A call whose record could not be written, or was written without the writer having heard of it.
 fn unwritten(error: &LogError) -> ToolError {
     let reason = error.to_string();
-    if error.retryable() { ToolError::Lost(reason) } else { ToolError::Failed(reason) }
+    if matches!(error, LogError::TooLarge { .. } | LogError::Encode(_)) {
+        ToolError::NotSent(reason)
+    } else if error.retryable() || matches!(error, LogError::Stopped(_)) {
+        ToolError::Lost(reason)
+    } else {
+        ToolError::Failed(reason)
+    }
 }
 
 fn result(answered: ToolAnswered) -> Result<Value, ToolError> {

@@ -332,6 +332,15 @@ impl Failed {
         matches!(self, Failed::Call(ServiceError::TransportClosed | ServiceError::TransportSend(_)))
     }
 
+    /// Nothing was sent. Of a program's pipe nobody knows how much was read.
+    fn reached_nobody(&self) -> bool {
+        match self {
+            Failed::NotThere(_) => true,
+            Failed::Call(ServiceError::TransportSend(error)) => never_connected(error.error.as_ref()),
+            Failed::Call(_) => false,
+        }
+    }
+
     /// The server may have done what was asked without having said so.
     fn leaves_outcome_unknown(&self) -> bool {
         match self {
@@ -339,6 +348,14 @@ impl Failed {
             Failed::Call(ServiceError::TransportSend(error)) => !is_settled(error.error.as_ref()),
             Failed::Call(error) => matches!(error, ServiceError::TransportClosed),
         }
+    }
+}
+
+/// Whether a request over HTTP was never sent.
+fn never_connected(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => error.is_connect() || error.is_builder(),
+        Some(_) | None => false,
     }
 }
 
@@ -369,26 +386,36 @@ impl Tool for McpTool {
 
     async fn call(&self, arguments: Value, _: &ToolContext) -> Result<Value, ToolError> {
         let Some(server) = self.server.upgrade() else {
-            return Err(ToolError::Failed("the mcp server was stopped".to_owned()));
+            return Err(ToolError::NotSent("the mcp server was stopped".to_owned()));
         };
         let mut outcome = self.once(&server, &arguments).await;
         if self.manifest.effect.repeatable() && outcome.as_ref().is_err_and(Failed::is_cut) {
             tokio::time::sleep(FIRST_PAUSE).await;
             outcome = self.once(&server, &arguments).await;
         }
-        let is_open = outcome.as_ref().is_err_and(Failed::leaves_outcome_unknown);
         match outcome {
             Ok(result) => server.result(&result),
-            Err(Failed::NotThere(reason)) => Err(ToolError::Failed(reason)),
-            Err(Failed::Call(error)) => {
-                let reason = format!("mcp server {}: {}", server.name, server.hide(&error.to_string()));
-                Err(if is_open { ToolError::Lost(reason) } else { ToolError::Failed(reason) })
-            }
+            Err(failed) => Err(server.failure(&failed)),
         }
     }
 }
 
 impl McpServer {
+    /// What a call that gave no result tells.
+    fn failure(&self, failed: &Failed) -> ToolError {
+        let reason = match failed {
+            Failed::NotThere(reason) => reason.clone(),
+            Failed::Call(error) => format!("mcp server {}: {}", self.name, self.hide(&error.to_string())),
+        };
+        if failed.reached_nobody() {
+            ToolError::NotSent(reason)
+        } else if failed.leaves_outcome_unknown() {
+            ToolError::Lost(reason)
+        } else {
+            ToolError::Failed(reason)
+        }
+    }
+
     fn result(&self, result: &CallToolResult) -> Result<Value, ToolError> {
         let text = text_of(result);
         if result.is_error == Some(true) {

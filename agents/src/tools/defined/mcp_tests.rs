@@ -304,7 +304,7 @@ async fn given_a_call_that_was_read_when_nothing_comes_back_then_its_outcome_is_
     let _ = server.await;
     // Its port refuses now, and the session is as it was: nothing was sent.
     let refused = price(&toolbox).await.unwrap_err();
-    assert!(matches!(refused, ToolError::Failed(_)), "{refused:?}");
+    assert!(matches!(refused, ToolError::NotSent(_)), "{refused:?}");
     let told = refused.to_string();
     assert!(told.contains("mcp server shop") && !told.contains("canary"), "{told}");
 }
