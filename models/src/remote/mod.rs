@@ -273,6 +273,7 @@ impl Provider for Remote {
             kind: model.kind,
             present: true,
             size_bytes: model.size_bytes,
+            loaded_bytes: None,
             context_tokens: model.context_tokens,
             dimensions: None,
             source: Some(self.server.address.clone()),

@@ -21,7 +21,7 @@ use crate::local::gguf::Header;
 use crate::local::llama;
 
 /// Tokens of one computation, and of one text, at most: encoders see a text whole or not at all.
-const BATCH_TOKENS: u32 = 2048;
+pub(super) const BATCH_TOKENS: u32 = 2048;
 /// Texts of one computation at most.
 const BATCH_TEXTS: usize = 64;
 /// Requests that wait for a model before their callers wait outside.
@@ -63,6 +63,11 @@ impl GgufEncoder {
         let max_tokens = model.n_ctx_train().min(BATCH_TOKENS) as usize;
         let prompts = Prompts { query: query.to_owned(), document: document.to_owned() };
         Ok(GgufEncoder { model, max_tokens, prompts, jobs })
+    }
+
+    /// True when the thread is gone.
+    pub(super) fn is_dead(&self) -> bool {
+        self.jobs.is_closed()
     }
 
     /// The tokens of texts; what does not fit is cut, and counted.
