@@ -141,7 +141,14 @@ impl Protocol for OpenAi {
                 EmbedPurpose::Query => purpose.query,
             });
         }
+        if let Some(field) = self.dialect.truncation {
+            body[field] = json!(part.cut);
+        }
         self.dialect.embeds.then(|| Call::post(self.path("/embeddings", part.model), body))
+    }
+
+    fn can_cut(&self) -> bool {
+        self.dialect.truncation.is_some()
     }
 
     fn embedded(&self, body: &[u8]) -> Result<Embedded, Fault> {
