@@ -111,10 +111,12 @@ struct Load {
 }
 
 /// The files of a model's weights, as far as they tell one from another under the same name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Files {
     pub(super) bytes: u64,
     written: Option<SystemTime>,
+    /// Of the adapter that is applied to them, where one is.
+    pub(super) adapter_bytes: u64,
     /// When the adapter was written that is applied to them, where one is.
     adapted: Option<SystemTime>,
 }
@@ -127,6 +129,7 @@ impl Files {
         Files {
             bytes: meta.as_ref().map_or(0, Metadata::len),
             written: meta.as_ref().and_then(written),
+            adapter_bytes: adapted.as_ref().map_or(0, Metadata::len),
             adapted: adapted.as_ref().and_then(written),
         }
     }

@@ -88,7 +88,9 @@ impl ChatEngines {
     /// What a model will take, which is no more than there may be; its header tells.
     fn memory_of(&self, name: &str, path: &Path, files: Files) -> Result<u64, ModelError> {
         let (shape, work) = (Header::read(path).shape, self.settings.work());
-        Demand::of(files.bytes, &shape, work).within(self.pool.bytes(), name, &shape, work).map(Demand::total)
+        // The runtime keeps the matrices of an adapter in 32 bits; their file may have them in 16.
+        let weights = files.bytes.saturating_add(files.adapter_bytes.saturating_mul(2));
+        Demand::of(weights, &shape, work).within(self.pool.bytes(), name, &shape, work).map(Demand::total)
     }
 }
 
@@ -97,4 +99,24 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ModelError> + Send + 'static,
 ) -> Result<T, ModelError> {
     tokio::task::spawn_blocking(work).await.map_err(ModelError::internal)?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::local::adapter;
+
+    #[test]
+    fn given_an_adapter_when_what_its_model_takes_is_counted_then_its_matrices_count_beside_the_base() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("model.gguf");
+        fs::write(&base, "base").unwrap();
+        fs::write(folder.path().join(adapter::WEIGHTS), [0; 10]).unwrap();
+        let settings = ModelSettings::default();
+        let engines = ChatEngines::new(&settings, ModelPool::new(&settings));
+        let memory = |adapter: Option<&Path>| engines.memory_of("m", &base, Files::of(&base, adapter)).unwrap();
+        assert_eq!((memory(None), memory(Some(folder.path()))), (4, 24));
+    }
 }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use moka::future::Cache;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use super::NAME;
 use super::pool::{Class, Files, Lease, ModelPool, Resident};
@@ -49,7 +50,7 @@ const MAX_INPUTS: usize = 65_536;
 /// The encoders of a pool.
 pub(super) struct Encoders {
     pool: ModelPool,
-    tokenizers: Cache<String, Arc<Tokens>>,
+    tokenizers: Cache<(String, Files), Arc<Tokens>>,
     /// For llama.cpp; candle takes those of the process.
     threads: usize,
     running: Arc<Semaphore>,
@@ -96,12 +97,12 @@ impl Encoders {
             let encoder = self.gguf(found).await?;
             let inputs = prefixed(inputs, prefix(&found.name, &encoder.prompts, purpose));
             let reader = encoder.shared();
-            let texts = self.run(found, move || reader.texts(&inputs)).await?;
+            let texts = self.run(found, move |_| reader.texts(&inputs)).await?;
             encoder.embed(texts).await.map_err(|error| failed(found, &error))?
         } else {
             let encoder = self.loaded(found, SentenceEncoder::load).await?;
             let inputs = prefixed(inputs, prefix(&found.name, &encoder.prompts, purpose));
-            self.run(found, move || encoder.embed(inputs)).await?
+            self.run(found, move |caller| encoder.embed(inputs, caller)).await?
         };
         if embedded.truncated > 0 {
             tracing::warn!(
@@ -126,7 +127,8 @@ impl Encoders {
         let tokens = self.tokens(found).await?;
         let prefix = prefix(&found.name, &encoder.prompts, EmbedPurpose::Document).to_owned();
         let SpansRequest { model, text, spans } = request;
-        let embedded = self.run(found, move || late::embed(&encoder, &tokens, &prefix, &text, &spans)).await?;
+        let embedded =
+            self.run(found, move |caller| late::embed(&encoder, &tokens, &prefix, &text, &spans, caller)).await?;
         Ok(reply(model, embedded))
     }
 
@@ -163,7 +165,7 @@ impl Encoders {
             let reason = format!("layer {layer} of model {:?}, which has {layers}", found.name);
             return Err(ModelError::bad_request(NAME, reason));
         }
-        self.run(found, move || states::embed(&encoder, texts, layer)).await
+        self.run(found, move |caller| states::embed(&encoder, texts, layer, caller)).await
     }
 
     pub(super) async fn rerank(&self, found: &Found, request: RerankRequest) -> Result<RerankReply, ModelError> {
@@ -171,24 +173,28 @@ impl Encoders {
         let Scored { scores, tokens } = if found.is_gguf() {
             let encoder = self.gguf(found).await?;
             let reader = encoder.shared();
-            let pairs = self.run(found, move || reader.pairs(&request.query, &request.documents)).await?;
+            let pairs = self.run(found, move |_| reader.pairs(&request.query, &request.documents)).await?;
             encoder.scores(pairs).await.map_err(|error| failed(found, &error))?
         } else {
             let encoder = self.loaded(found, CrossEncoder::load).await?;
-            self.run(found, move || encoder.scores(&request.query, request.documents)).await?
+            self.run(found, move |caller| encoder.scores(&request.query, request.documents, caller)).await?
         };
         Ok(RerankReply { scores, usage: Usage { prompt_tokens: tokens, completion_tokens: 0 } })
     }
 
+    /// Work for whoever waits, when its turn comes.
     async fn run<T: Send + 'static>(
         &self,
         found: &Found,
-        work: impl FnOnce() -> Result<T, text::EncodeError> + Send + 'static,
+        work: impl FnOnce(&CancellationToken) -> Result<T, text::EncodeError> + Send + 'static,
     ) -> Result<T, ModelError> {
         let permit = Arc::clone(&self.running).acquire_owned().await.map_err(ModelError::internal)?;
+        let caller = CancellationToken::new();
+        // A thread goes on when its future is dropped; it looks at this between its batches.
+        let _gone = caller.clone().drop_guard();
         let work = move || {
             let _permit = permit;
-            work()
+            work(&caller)
         };
         let result = tokio::task::spawn_blocking(work).await.map_err(ModelError::internal)?;
         result.map_err(|error| failed(found, &error))
@@ -228,7 +234,9 @@ impl Encoders {
             let tokens = tokio::task::spawn_blocking(move || Tokens::load(&folder)).await;
             tokens.map_err(|error| error.to_string())?.map(Arc::new).map_err(|error| error.to_string())
         };
-        let tokens = self.tokenizers.try_get_with(found.name.clone(), load).await;
+        // A model that was replaced under its name has another one.
+        let files = Files::of(&found.folder.join("tokenizer.json"), None);
+        let tokens = self.tokenizers.try_get_with((found.name.clone(), files), load).await;
         tokens.map_err(|reason| unreadable(found, reason.to_string()))
     }
 }
@@ -267,4 +275,39 @@ fn check_count(count: usize) -> Result<(), ModelError> {
 
 fn unreadable(found: &Found, reason: String) -> ModelError {
     ModelError::ModelUnreadable { model: found.name.clone(), path: found.folder.display().to_string(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::provider::ModelKind;
+    use crate::settings::ModelSettings;
+
+    #[tokio::test]
+    async fn given_a_caller_that_goes_when_its_texts_are_computed_then_the_work_is_told_and_its_place_is_free() {
+        let encoders = Arc::new(Encoders::new(1, ModelPool::new(&ModelSettings::default())));
+        let (begins, began) = oneshot::channel();
+        let (ends, ended) = oneshot::channel();
+        let running = Arc::clone(&encoders);
+        let calling = tokio::spawn(async move {
+            let found = Found { name: "m".into(), folder: "m".into(), kind: ModelKind::Embed, adapter: None };
+            let work = move |caller: &CancellationToken| {
+                let _ = begins.send(());
+                while text::check_waited_for(caller).is_ok() {
+                    std::thread::yield_now();
+                }
+                let _ = ends.send(());
+                Ok(())
+            };
+            running.run(&found, work).await
+        });
+        began.await.unwrap();
+        calling.abort();
+        tokio::time::timeout(Duration::from_secs(60), ended).await.unwrap().unwrap();
+        assert!(encoders.running.acquire_many(MAX_RUNNING as u32).await.is_ok());
+    }
 }

@@ -1,7 +1,8 @@
 use super::*;
 
 fn of(memory: u64) -> Load {
-    Load { files: Files { bytes: 1, written: Some(SystemTime::UNIX_EPOCH), adapted: None }, memory }
+    let files = Files { bytes: 1, written: Some(SystemTime::UNIX_EPOCH), adapter_bytes: 0, adapted: None };
+    Load { files, memory }
 }
 
 fn key(class: Class, name: &str) -> Key {
