@@ -13,7 +13,7 @@ use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, change
 use crate::http::Call;
 use crate::provider::{ChatRequest, DeltaSink, EmbedPurpose, FinishReason, ModelKind, Usage};
 use dialect::Dialect;
-pub(crate) use request::wire_tools;
+pub(crate) use request::{short_id, wire_tools};
 
 /// A tool call's place in a message beyond this is refused: it comes from the server.
 const MAX_INDEX: usize = 4096;
