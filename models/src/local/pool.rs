@@ -150,7 +150,7 @@ impl<R> Deref for Lease<R> {
 }
 
 impl<R> Lease<R> {
-    /// The model for work that ends by itself when this is dropped.
+    /// The model, for work that goes on beside this.
     pub(super) fn shared(&self) -> Arc<R> {
         Arc::clone(&self.resident)
     }

@@ -14,7 +14,6 @@ mod template;
 mod tool_calls;
 
 use std::path::Path;
-use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
@@ -55,8 +54,8 @@ impl ChatEngines {
         sink: &mut dyn DeltaSink,
         cancel: CancellationToken,
     ) -> Result<ChatReply, ModelError> {
-        let engine = self.acquire(found).await?;
-        engine.chat(request, sink, cancel).await
+        let lease = self.acquire(found).await?;
+        lease.shared().chat(request, sink, cancel).await
     }
 
     pub(super) async fn count_tokens(&self, found: &Found, text: &str) -> Result<usize, ModelError> {
