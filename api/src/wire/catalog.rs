@@ -106,7 +106,6 @@ pub struct ModelEntry {
     /// Bytes on disk.
     pub size_bytes: Option<u64>,
     /// Bytes of memory that it takes in the server's process; null while it is not loaded there.
-    #[serde(default)]
     pub loaded_bytes: Option<u64>,
     /// Tokens that it reads at once.
     pub context_tokens: Option<u64>,

@@ -25,6 +25,8 @@ pub(super) struct CrossEncoder {
 /// Scores in the order of the documents.
 pub(super) struct Scored {
     pub(super) scores: Vec<f32>,
+    /// Pairs that were longer than the model reads.
+    pub(super) truncated: usize,
     /// Tokens of all pairs.
     pub(super) tokens: u64,
 }
@@ -124,6 +126,7 @@ impl CrossEncoder {
     ) -> Result<Scored, EncodeError> {
         let pairs = documents.into_iter().map(|document| (query.to_owned(), document)).collect();
         let encodings = self.reader.encode::<(String, String)>(pairs)?;
+        let truncated = encodings.iter().filter(|encoding| !encoding.get_overflowing().is_empty()).count();
         let lengths: Vec<usize> = encodings.iter().map(|encoding| encoding.len()).collect();
         let mut scores = Vec::with_capacity(encodings.len());
         for batch in batching::plan(&lengths) {
@@ -133,7 +136,7 @@ impl CrossEncoder {
                 logits.into_iter().map(|logit| if self.sigmoid { 1.0 / (1.0 + (-logit).exp()) } else { logit }),
             );
         }
-        Ok(Scored { scores, tokens: lengths.iter().sum::<usize>() as u64 })
+        Ok(Scored { scores, truncated, tokens: lengths.iter().sum::<usize>() as u64 })
     }
 
     fn forward(&self, encodings: &[Encoding], lengths: &[usize]) -> Result<Tensor, EncodeError> {

@@ -147,17 +147,12 @@ impl GgufEncoder {
 
     /// Scores between 0 and 1, in the order of the pairs; higher is nearer.
     pub(super) async fn scores(&self, pairs: Texts) -> Result<Scored, EncodeError> {
-        if pairs.truncated > 0 {
-            tracing::warn!(
-                truncated = pairs.truncated,
-                "documents are longer than the model reads; only their beginnings were scored"
-            );
-        }
+        let truncated = pairs.truncated;
         let tokens = pairs.tokens.iter().map(Vec::len).sum::<usize>() as u64;
         let outputs = self.run(pairs.tokens).await?;
         let squash = |logit: f32| 1.0 / (1.0 + (-logit).exp());
         let scores = outputs.into_iter().map(|output| squash(output.first().copied().unwrap_or(0.0))).collect();
-        Ok(Scored { scores, tokens })
+        Ok(Scored { scores, truncated, tokens })
     }
 
     async fn run(&self, texts: Vec<Vec<LlamaToken>>) -> Result<Vec<Vec<f32>>, EncodeError> {

@@ -170,7 +170,7 @@ impl Encoders {
 
     pub(super) async fn rerank(&self, found: &Found, request: RerankRequest) -> Result<RerankReply, ModelError> {
         check_count(request.documents.len())?;
-        let Scored { scores, tokens } = if found.is_gguf() {
+        let Scored { scores, truncated, tokens } = if found.is_gguf() {
             let encoder = self.gguf(found).await?;
             let reader = encoder.shared();
             let pairs = self.run(found, move |_| reader.pairs(&request.query, &request.documents)).await?;
@@ -179,6 +179,13 @@ impl Encoders {
             let encoder = self.loaded(found, CrossEncoder::load).await?;
             self.run(found, move |caller| encoder.scores(&request.query, request.documents, caller)).await?
         };
+        if truncated > 0 {
+            tracing::warn!(
+                model = found.name,
+                truncated,
+                "documents are longer than the model reads; only their beginnings were scored"
+            );
+        }
         Ok(RerankReply { scores, usage: Usage { prompt_tokens: tokens, completion_tokens: 0 } })
     }
 
