@@ -8,16 +8,15 @@
 //! so a model's folder is complete whenever it exists. What an interrupted try left is continued.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::StreamExt;
 use hf_hub::{Cache, Repo, RepoType};
-use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderMap, HeaderValue, RANGE};
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderMap, HeaderValue, LOCATION, RANGE};
 use reqwest::{Response, StatusCode, redirect};
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::{CatalogFile, ModelName, find};
@@ -27,8 +26,10 @@ use crate::http::{MAX_RETRY_WAIT, retry_after};
 use crate::progress::PullProgress;
 use crate::settings::ModelSettings;
 
+mod hashes;
 mod plan;
 
+use hashes::FileHash;
 use plan::{Plan, gguf_plan, plan_of_files};
 
 /// A listing or a header block larger than this is refused.
@@ -167,14 +168,14 @@ impl Hub {
             Err(ModelError::ModelMissing { .. }) if file.optional => return Ok(()),
             announced => announced?,
         };
-        let expected = file.sha256.clone().or(announced);
+        let expected = known_hash(file).or(announced);
         // What an earlier try left may be of a file that the hub has replaced since.
         let mut resumed = part.is_file();
         let mut tries = 0;
         loop {
             let fetched = self.fetch_once(model, &plan.repo, &url, file, &part, progress).await;
             let checked = match fetched {
-                Ok(()) => check_hash(&part, expected.as_deref()).await,
+                Ok(()) => check_hash(&part, expected.as_ref()).await,
                 failed => failed,
             };
             tries += 1;
@@ -202,7 +203,7 @@ impl Hub {
         let Some(found) = shared.repo(repo).get(&file.from) else { return Ok(false) };
         // A copy, not a link: the shared cache may be pruned or written by others.
         tokio::fs::copy(&found, part).await.map_err(|error| cannot_write(part, &error))?;
-        match check_hash(part, file.sha256.as_deref()).await {
+        match check_hash(part, known_hash(file).as_ref()).await {
             Ok(()) => {
                 tracing::info!(file = %found.display(), "taken from the shared cache of the hub");
                 Ok(true)
@@ -214,14 +215,23 @@ impl Hub {
         }
     }
 
-    /// The SHA-256 that the hub announces for a large file, if it does.
-    async fn announced(&self, repo: &str, url: &str) -> Result<Option<String>, ModelError> {
-        let response = self.direct.get()?.head(url).send().await.map_err(|error| self.unreachable(repo, &error))?;
+    /// The hash that the hub announces for a file, if it does. Where it sends on to another place of its own for a small file, that one tells.
+    async fn announced(&self, repo: &str, url: &str) -> Result<Option<FileHash>, ModelError> {
+        let response = self.head(repo, url).await?;
         if !response.status().is_redirection() {
-            self.check(repo, url, response).map(|response| sha256_of_etag(response.headers()))
-        } else {
-            Ok(sha256_of_etag(response.headers()))
+            return self.check(repo, url, response).map(|response| FileHash::announced(response.headers()));
         }
+        if let Some(hash) = FileHash::announced(response.headers()) {
+            return Ok(Some(hash));
+        }
+        match own_place(&response) {
+            Some(place) => Ok(FileHash::announced(self.head(repo, &place).await?.headers())),
+            None => Ok(None),
+        }
+    }
+
+    async fn head(&self, repo: &str, url: &str) -> Result<Response, ModelError> {
+        self.direct.get()?.head(url).send().await.map_err(|error| self.unreachable(repo, &error))
     }
 
     async fn fetch_once(
@@ -342,10 +352,16 @@ pub(crate) fn lock(folder: &Path) -> Result<File, ModelError> {
     }
 }
 
-/// Large files carry their SHA-256 as the entity tag; small ones a git hash, which is not checked.
-fn sha256_of_etag(headers: &HeaderMap) -> Option<String> {
-    let tag = headers.get("x-linked-etag")?.to_str().ok()?.trim_start_matches("W/").trim_matches('"');
-    (tag.len() == 64 && tag.bytes().all(|b| b.is_ascii_hexdigit())).then(|| tag.to_ascii_lowercase())
+/// The hash that the catalog knows.
+fn known_hash(file: &CatalogFile) -> Option<FileHash> {
+    file.sha256.as_ref().map(|hash| FileHash::Sha256(hash.to_ascii_lowercase()))
+}
+
+/// Where a redirect leads that stays at its server.
+fn own_place(response: &Response) -> Option<String> {
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    let stays = location.starts_with('/') && !location.starts_with("//");
+    stays.then(|| response.url().join(location).ok().map(String::from)).flatten()
 }
 
 fn total_of(response: &Response) -> Option<u64> {
@@ -365,36 +381,18 @@ async fn bounded(response: Response, limit: usize) -> Result<Vec<u8>, ModelError
     Ok(body)
 }
 
-/// Compares the file's SHA-256; a wrong file is removed, so that the next try starts anew.
-async fn check_hash(path: &Path, expected: Option<&str>) -> Result<(), ModelError> {
-    let Some(expected) = expected.map(str::to_ascii_lowercase) else { return Ok(()) };
+/// Compares the file's hash; a wrong file is removed, so that the next try starts anew.
+async fn check_hash(path: &Path, expected: Option<&FileHash>) -> Result<(), ModelError> {
+    let Some(expected) = expected.cloned() else { return Ok(()) };
     let file = path.to_owned();
-    let actual = tokio::task::spawn_blocking(move || sha256_of(&file))
+    let other = tokio::task::spawn_blocking(move || expected.other_than(&file))
         .await
         .map_err(ModelError::internal)?
         .map_err(|error| ModelError::internal(format!("can't read {}: {error}", path.display())))?;
-    if actual == expected {
-        return Ok(());
-    }
+    let Some(other) = other else { return Ok(()) };
     remove_quietly(path);
-    Err(ModelError::bad_response(
-        "hub",
-        Some(200),
-        format!("{} has sha256 {actual} instead of {expected}", path.display()),
-    ))
-}
-
-fn sha256_of(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let mut digest = Sha256::new();
-    let mut block = vec![0; 1 << 20];
-    loop {
-        let read = file.read(&mut block)?;
-        if read == 0 {
-            return Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
-        }
-        digest.update(&block[..read]);
-    }
+    // With its status it is no failure that may pass.
+    Err(ModelError::bad_response("hub", Some(200), format!("{} has {other}", path.display())))
 }
 
 fn remove(part: &Path) -> Result<(), ModelError> {
@@ -431,17 +429,5 @@ mod tests {
         assert_eq!(pause_before_try(1, &busy(Some(3600))), None);
         assert_eq!(pause_before_try(TRIES, &busy(None)), None);
         assert_eq!(pause_before_try(1, &ModelError::Cancelled), None);
-    }
-
-    #[test]
-    fn given_entity_tags_when_they_are_read_then_only_sha256_counts() {
-        let of = |tag: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("x-linked-etag", HeaderValue::from_str(tag).unwrap());
-            sha256_of_etag(&headers)
-        };
-        let sha = "a".repeat(64);
-        assert_eq!(of(&format!("\"{sha}\"")), Some(sha));
-        assert_eq!(of("\"d41d8cd98f00b204e9800998ecf8427e\""), None);
     }
 }

@@ -362,12 +362,24 @@ pub struct ModelInfo {
     pub present: bool,
     /// Bytes on disk.
     pub size_bytes: Option<u64>,
+    /// Bytes of memory that it takes in this process; none while it is not loaded there.
+    #[serde(default)]
+    pub loaded_bytes: Option<u64>,
     /// Tokens that the model can read at once.
     pub context_tokens: Option<u64>,
     /// Length of its vectors.
     pub dimensions: Option<usize>,
     /// Where it lies or comes from.
     pub source: Option<String>,
+}
+
+/// A model that is loaded in this process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadedModel {
+    /// Its name.
+    pub name: String,
+    /// Bytes of memory that it takes.
+    pub bytes: u64,
 }
 
 /// What [`Provider::probe`] found.

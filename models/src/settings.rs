@@ -64,7 +64,7 @@ pub struct ModelSettings {
     pub context_tokens: usize,
     /// In-process chat models that stay loaded at once; the least recently used idle one makes room.
     pub max_loaded_models: usize,
-    /// Bytes of weights of in-process chat models that stay loaded at once; unset means no bound but their number.
+    /// Bytes that all in-process models may take at once, chat models, encoders and re-rankers; unset means no bound but their numbers.
     pub memory_bytes: Option<u64>,
     /// Requests that one in-process chat model computes at once, 1 to 64. Each takes a key-value cache of the whole context.
     pub parallel: usize,

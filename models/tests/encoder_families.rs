@@ -87,6 +87,27 @@ async fn given_the_same_weights_when_both_codes_run_them_then_vectors_are_equal(
 }
 
 #[tokio::test]
+async fn given_the_same_weights_in_a_gguf_file_when_llama_cpp_runs_them_then_vectors_are_equal() {
+    let dir = tempfile::tempdir().unwrap();
+    let models_dir = dir.path().join("models");
+    let config = tiny::bert_config(json!({}));
+    tiny::bert().write(&models_dir.join("bert"), &config);
+    tiny::bert().write_gguf(&models_dir.join("gguf"), &config);
+    let models = Models::new(support::settings(dir.path())).unwrap();
+    let texts = ["river runs", "kafka reads event log", "sea log", "sea", "event log event log event log"];
+    let ours = embed(&models, "bert", &texts, EmbedPurpose::Document).await;
+    let llama = embed(&models, "gguf", &texts, EmbedPurpose::Document).await;
+    for ((text, ours), llama) in texts.iter().zip(&ours).zip(&llama) {
+        let cosine: f32 = ours.iter().zip(llama).map(|(one, other)| one * other).sum();
+        assert!(cosine >= 0.999, "'{text}': {cosine}");
+        let alone = embed(&models, "gguf", &[*text], EmbedPurpose::Document).await;
+        assert!(near(&alone[0], llama), "'{text}' depends on its company");
+    }
+    let cut = models.embed(Some("gguf"), vec!["log ".repeat(100)], EmbedPurpose::Document).await.unwrap();
+    assert_eq!((cut.truncated, cut.usage.prompt_tokens), (1, 32));
+}
+
+#[tokio::test]
 async fn given_prompts_of_family_and_files_when_queries_are_embedded_then_the_files_decide() {
     let dir = tempfile::tempdir().unwrap();
     let models_dir = dir.path().join("models");

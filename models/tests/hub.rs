@@ -169,6 +169,34 @@ async fn given_a_file_with_another_hash_when_it_is_pulled_then_it_is_refused_and
 }
 
 #[tokio::test]
+async fn given_a_small_file_with_gits_hash_when_it_is_pulled_then_it_is_checked_too() {
+    let base = "/sentence-transformers/all-MiniLM-L6-v2/resolve/main/";
+    // Of `{}`, as `git hash-object` says; the answer to HEAD leads to another place of the same server, which tells it.
+    let git = "9e26dfeeb6e641a33dae4961196235bdb965b21b";
+    for (body, whole) in [("{}", true), ("{ }", false)] {
+        let server = MockServer::start().await;
+        let leads = ResponseTemplate::new(307).insert_header("location", "/cached/tokenizer.json");
+        let tells = ResponseTemplate::new(200).insert_header("etag", format!("\"{git}\""));
+        Mock::given(method("HEAD")).and(path(format!("{base}tokenizer.json"))).respond_with(leads).mount(&server).await;
+        Mock::given(method("HEAD")).and(path("/cached/tokenizer.json")).respond_with(tells).mount(&server).await;
+        for (file, body) in [("config.json", "{}"), ("tokenizer.json", body), ("model.safetensors", "x")] {
+            Mock::given(path(format!("{base}{file}")))
+                .respond_with(ResponseTemplate::new(200).set_body_string(body))
+                .mount(&server)
+                .await;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let models = models(dir.path(), &server.uri());
+        let pulled = models.pull("all-minilm-l6-v2", &NoProgress, &CancellationToken::new()).await;
+        assert_eq!(pulled.is_ok(), whole, "{pulled:?}");
+        if let Err(error) = pulled {
+            assert!(error.to_string().contains("git hash") && error.to_string().contains(git), "{error}");
+            assert!(!dir.path().join("cache/all-minilm-l6-v2").exists());
+        }
+    }
+}
+
+#[tokio::test]
 async fn given_an_encoder_when_it_is_pulled_then_optional_files_may_be_missing_and_needed_ones_not() {
     let server = MockServer::start().await;
     let base = "/sentence-transformers/all-MiniLM-L6-v2/resolve/main/";

@@ -10,7 +10,7 @@ use riverrun_models::{
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use wiremock::matchers::{body_partial_json, method, path};
+use wiremock::matchers::{body_json, body_partial_json, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use support::{Of, RawServer, Script, ask, closes, without_time_outs};
@@ -211,6 +211,77 @@ async fn given_a_server_when_it_is_probed_and_listed_then_version_models_and_vec
     assert_eq!((embedded.dimensions, embedded.vectors), (2, vec![vec![0.5, 1.0], vec![0.0, -1.0]]));
     let request = EmbedRequest { model: "e".into(), inputs: vec!["a".into()], purpose: EmbedPurpose::Document };
     assert!(provider.embed(request).await.is_err());
+}
+
+#[tokio::test]
+async fn given_a_text_that_is_too_long_to_embed_when_it_is_among_others_then_it_alone_is_cut_and_counted() {
+    let server = MockServer::start().await;
+    let inputs = ["one", "two", "long", "four"];
+    let vector = |text: &str| inputs.iter().position(|input| *input == text).unwrap() as f32 + 1.0;
+    let of = |texts: &[&str], cut: bool| {
+        let options = json!({"num_ctx": 4096});
+        Mock::given(path("/api/embed"))
+            .and(body_json(json!({"model": "e", "input": texts, "truncate": cut, "options": options})))
+    };
+    let vectors = |texts: &[&str]| {
+        let vectors: Vec<[f32; 2]> = texts.iter().map(|text| [vector(text), 0.0]).collect();
+        ResponseTemplate::new(200).set_body_json(json!({"embeddings": vectors, "prompt_eval_count": texts.len()}))
+    };
+    let refused = |message: &str| ResponseTemplate::new(400).set_body_json(json!({"error": message}));
+    let too_long = "input length exceeds maximum context length";
+    of(&inputs, false).respond_with(refused(too_long)).expect(1).mount(&server).await;
+    of(&["one", "two"], false).respond_with(vectors(&["one", "two"])).expect(1).mount(&server).await;
+    of(&["long", "four"], false).respond_with(refused(too_long)).expect(1).mount(&server).await;
+    let newer = "the input length exceeds the context length";
+    of(&["long"], false).respond_with(refused(newer)).expect(1).mount(&server).await;
+    of(&["long"], true).respond_with(vectors(&["long"])).expect(1).mount(&server).await;
+    of(&["four"], false).respond_with(vectors(&["four"])).expect(1).mount(&server).await;
+    let provider = ollama(&server.uri(), |settings| settings.context_tokens = 4096);
+    let inputs = inputs.iter().map(|input| (*input).to_owned()).collect();
+    let request = EmbedRequest { model: "e".into(), inputs, purpose: EmbedPurpose::Document };
+    let reply = provider.embed(request).await.unwrap();
+    let firsts: Vec<f32> = reply.vectors.iter().map(|vector| vector[0]).collect();
+    assert_eq!(firsts, [1.0, 2.0, 3.0, 4.0], "in the order of the texts");
+    assert_eq!((reply.truncated, reply.dimensions, reply.usage.prompt_tokens), (1, 2, 4));
+}
+
+#[tokio::test]
+async fn given_an_embedding_that_is_refused_for_another_reason_when_it_comes_again_then_it_is_the_error() {
+    let server = MockServer::start().await;
+    let refused = ResponseTemplate::new(400).set_body_json(json!({"error": "invalid options"}));
+    // Both texts, the first alone, and the first cut.
+    Mock::given(path("/api/embed")).respond_with(refused).expect(3).mount(&server).await;
+    let inputs = vec!["a".to_owned(), "b".to_owned()];
+    let request = EmbedRequest { model: "e".into(), inputs, purpose: EmbedPurpose::Document };
+    let error = ollama(&server.uri(), |_| ()).embed(request).await.unwrap_err();
+    assert_eq!(error.code(), "model_bad_request");
+    assert!(error.to_string().contains("invalid options"), "{error}");
+}
+
+#[tokio::test]
+async fn given_an_old_server_that_cut_a_prompt_to_what_the_model_was_trained_for_when_it_answers_then_it_is_an_error() {
+    let server = MockServer::start().await;
+    let show = json!({"model_info": {"llama.context_length": 2048}});
+    Mock::given(path("/api/show")).respond_with(ResponseTemplate::new(200).set_body_json(show)).mount(&server).await;
+    let read = |tokens: u32| {
+        let last = json!({"done": true, "done_reason": "stop", "prompt_eval_count": tokens, "eval_count": 1});
+        let said = json!({"message": {"role": "assistant", "content": "yes"}, "done": false});
+        ResponseTemplate::new(200).set_body_string(format!("{said}\n{last}\n"))
+    };
+    let asked = |text: &str| {
+        let messages = json!([{"role": "user", "content": text}]);
+        Mock::given(path("/api/chat")).and(body_partial_json(json!({"messages": messages})))
+    };
+    asked("whole").respond_with(read(2047)).mount(&server).await;
+    asked("cut").respond_with(read(2048)).mount(&server).await;
+    let provider = ollama(&server.uri(), |settings| settings.context_tokens = 8192);
+    assert_eq!(provider.context_tokens("m").await.unwrap(), 2048);
+    let chat = async |text: &str| provider.chat(ask("m", text), &mut NoDeltas, CancellationToken::new()).await;
+    assert_eq!(chat("whole").await.unwrap().text, "yes");
+    match chat("cut").await.unwrap_err() {
+        ModelError::ContextOverflow { tokens, limit, .. } => assert_eq!((tokens, limit), (2048, 2048)),
+        other => panic!("{other}"),
+    }
 }
 
 #[tokio::test]

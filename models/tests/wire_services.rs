@@ -404,6 +404,24 @@ async fn given_a_version_of_azures_api_when_it_is_set_then_the_paths_name_deploy
 }
 
 #[tokio::test]
+async fn given_services_that_would_cut_silently_when_a_text_is_too_long_then_they_refuse_first_and_it_is_counted() {
+    let listed = json!({"data": [{"index": 0, "embedding": [1.0]}], "usage": {"total_tokens": 3}});
+    let cohere = json!({"embeddings": {"float": [[1.0]]}});
+    for (name, to, refuse, cut, vectors) in [
+        ("cohere", "/v2/embed", json!({"truncate": "NONE"}), json!({"truncate": "END"}), cohere),
+        ("voyage", "/v1/embeddings", json!({"truncation": false}), json!({"truncation": true}), listed.clone()),
+        ("jina", "/v1/embeddings", json!({"truncate": false}), json!({"truncate": true}), listed),
+    ] {
+        let server = MockServer::start().await;
+        let refused = ResponseTemplate::new(400).set_body_json(json!({"message": "a text has too many tokens"}));
+        post(to).and(body_partial_json(refuse)).respond_with(refused).expect(1).mount(&server).await;
+        post(to).and(body_partial_json(cut)).respond_with(reply(vectors)).expect(1).mount(&server).await;
+        let embedded = at(name, &server).embed(embed(1)).await.unwrap();
+        assert_eq!((embedded.vectors.len(), embedded.truncated), (1, 1), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn given_services_that_only_embed_and_rank_when_they_are_asked_then_purposes_and_scores_are_theirs() {
     for (name, purpose, ranks) in
         [("voyage", json!({"input_type": "query"}), "data"), ("jina", json!({"task": "retrieval.query"}), "results")]

@@ -76,6 +76,7 @@ pub fn entry(model: ModelInfo) -> ModelEntry {
         kind: kind.to_owned(),
         present: model.present,
         size_bytes: model.size_bytes,
+        loaded_bytes: model.loaded_bytes,
         context_tokens: model.context_tokens,
         dimensions: model.dimensions,
         source: model.source,

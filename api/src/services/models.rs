@@ -12,8 +12,27 @@ pub(super) async fn rows(models: &Models) -> Vec<ServiceView> {
     let default = models.settings().default_provider();
     let mut rows = vec![runtime(models, default).await];
     rows.extend(default_models(models).await);
+    rows.push(loaded(models));
     rows.extend(hosted(models));
     rows
+}
+
+/// The models that this process has loaded, and what they take of the memory that they may take.
+fn loaded(models: &Models) -> ServiceView {
+    let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
+    let limit = match models.settings().memory_bytes {
+        Some(bytes) => format!("{} MB (RIVERRUN_MODEL_MEMORY_MB)", megabytes(bytes)),
+        None => "no limit (RIVERRUN_MODEL_MEMORY_MB)".to_owned(),
+    };
+    let loaded = models.local().loaded();
+    let taken = loaded.iter().fold(0_u64, |sum, model| sum.saturating_add(model.bytes));
+    let each: Vec<String> =
+        loaded.iter().map(|model| format!("{} {} MB", model.name, megabytes(model.bytes))).collect();
+    let detail = match each.as_slice() {
+        [] => format!("none; {limit}"),
+        _ => format!("{}; {} of {limit}", each.join(", "), megabytes(taken)),
+    };
+    ServiceView::up("loaded models", "local", false, detail)
 }
 
 /// A row for each hosted service whose key is set; one row in all when none is.
@@ -97,6 +116,23 @@ mod tests {
     use riverrun_models::ModelSettings;
 
     use super::*;
+
+    #[test]
+    fn given_a_limit_of_memory_when_nothing_is_loaded_then_the_row_says_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = ModelSettings {
+            cache_dir: folder.path().to_owned(),
+            memory_bytes: Some(2_000_000_000),
+            offline: true,
+            ..ModelSettings::default()
+        };
+        let row = loaded(&Models::new(settings).unwrap());
+        assert_eq!(
+            (row.name.as_str(), row.detail.as_str()),
+            ("loaded models", "none; 2000 MB (RIVERRUN_MODEL_MEMORY_MB)")
+        );
+        assert!(!row.required);
+    }
 
     #[tokio::test]
     async fn given_models_of_two_runtimes_when_one_is_down_then_each_row_speaks_of_its_own() {

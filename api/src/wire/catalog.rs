@@ -105,6 +105,8 @@ pub struct ModelEntry {
     pub present: bool,
     /// Bytes on disk.
     pub size_bytes: Option<u64>,
+    /// Bytes of memory that it takes in the server's process; null while it is not loaded there.
+    pub loaded_bytes: Option<u64>,
     /// Tokens that it reads at once.
     pub context_tokens: Option<u64>,
     /// Length of its vectors.

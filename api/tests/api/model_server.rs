@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use parking_lot::Mutex;
@@ -86,12 +87,17 @@ fn rewritten(messages: &[Value]) -> Option<String> {
     Some(format!("```\n{}```\n", file.replacen("return 1", "return 3", 1)))
 }
 
-/// Texts that share words point into nearby directions.
-async fn embed(Json(body): Json<Value>) -> Json<Value> {
+/// Texts that share words point into nearby directions. One that says that it is too long is refused, unless it may be cut.
+async fn embed(Json(body): Json<Value>) -> Result<Json<Value>, (StatusCode, Json<Value>)> {
     let inputs = match &body["input"] {
         Value::Array(inputs) => inputs.clone(),
         one => vec![one.clone()],
     };
+    let is_long = |text: &Value| text.as_str().is_some_and(|text| text.contains("[[too long]]"));
+    if body["truncate"] == false && inputs.iter().any(is_long) {
+        let error = json!({ "error": "the input length exceeds the context length" });
+        return Err((StatusCode::BAD_REQUEST, Json(error)));
+    }
     let vector = |text: &Value| {
         let mut vector = vec![0.0_f32; 64];
         for word in text
@@ -107,7 +113,7 @@ async fn embed(Json(body): Json<Value>) -> Json<Value> {
         vector[0] += 0.01;
         vector
     };
-    Json(
+    Ok(Json(
         json!({ "model": body["model"], "embeddings": inputs.iter().map(vector).collect::<Vec<_>>(), "prompt_eval_count": inputs.len() }),
-    )
+    ))
 }

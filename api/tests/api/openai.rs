@@ -67,6 +67,18 @@ fn given_a_client_that_insists_on_a_call_when_it_asks_then_the_answer_is_that_ca
 }
 
 #[test]
+fn given_a_text_that_is_cut_when_it_is_embedded_then_the_list_says_so_and_no_other_does() {
+    test(async |api| {
+        let embed = async |texts: Value| {
+            let reply = api.post("/v1/embeddings", json!({ "model": "default", "input": texts })).await;
+            (reply.body["data"].as_array().map(Vec::len), reply.body["truncated"].clone())
+        };
+        assert_eq!(embed(json!(["short", "[[too long]] and more", "short too"])).await, (Some(3), json!(1)));
+        assert_eq!(embed(json!(["short"])).await, (Some(1), Value::Null));
+    });
+}
+
+#[test]
 fn given_token_ids_when_they_are_to_be_embedded_then_the_answer_says_what_is_read() {
     test(async |api| {
         for input in [json!([1, 2, 3]), json!([[1, 2], [3]]), json!(7)] {

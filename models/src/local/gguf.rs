@@ -92,6 +92,11 @@ impl Shape {
         self.embedding.saturating_mul(2).saturating_add(between)
     }
 
+    /// Heads of the layer that has most.
+    pub(super) fn most_heads(&self) -> u64 {
+        self.heads.most()
+    }
+
     fn key(&self) -> u64 {
         if self.key == 0 { self.of_a_head() } else { self.key }
     }

@@ -5,6 +5,7 @@ mod chat;
 mod encoders;
 mod gguf;
 mod llama;
+mod pool;
 mod store;
 
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use crate::error::ModelError;
 use crate::progress::{PullProgress, default_progress};
 use crate::provider::{
-    ChatReply, ChatRequest, DeltaSink, EmbedReply, EmbedRequest, ModelInfo, ModelKind, ProbeReport, Provider,
-    RerankReply, RerankRequest,
+    ChatReply, ChatRequest, DeltaSink, EmbedReply, EmbedRequest, LoadedModel, ModelInfo, ModelKind, ProbeReport,
+    Provider, RerankReply, RerankRequest,
 };
 use crate::settings::ModelSettings;
 use crate::spans::{EmbedTokenizer, SpansRequest};
@@ -25,6 +26,7 @@ use crate::token_vectors::{TokenVectors, TokenVectorsRequest};
 
 use chat::ChatEngines;
 use encoders::Encoders;
+use pool::ModelPool;
 use store::ModelStore;
 pub use store::Presence;
 
@@ -33,6 +35,7 @@ pub(crate) const NAME: &str = "local";
 /// Runs models in this process. Models are found or fetched, and loaded, when they are first used.
 pub struct Local {
     store: ModelStore,
+    pool: ModelPool,
     chats: ChatEngines,
     encoders: Encoders,
     context_tokens: usize,
@@ -42,10 +45,12 @@ pub struct Local {
 impl Local {
     /// A runtime with nothing loaded.
     pub fn new(settings: &ModelSettings) -> Result<Self, ModelError> {
+        let pool = ModelPool::new(settings);
         Ok(Local {
             store: ModelStore::new(settings)?,
-            chats: ChatEngines::new(settings),
-            encoders: Encoders::new(settings.effective_threads()),
+            chats: ChatEngines::new(settings, pool.clone()),
+            encoders: Encoders::new(settings.effective_threads(), pool.clone()),
+            pool,
             context_tokens: settings.context_tokens,
             progress: default_progress(),
         })
@@ -70,7 +75,7 @@ impl Local {
         cancel: &CancellationToken,
     ) -> Result<ModelInfo, ModelError> {
         let found = self.store.pull(model, progress, cancel).await?;
-        let listed = self.store.list().into_iter().find(|info| info.name == found.name);
+        let listed = self.listed().into_iter().find(|info| info.name == found.name);
         listed.ok_or_else(|| ModelError::internal(format!("model {model:?} vanished from {}", found.folder.display())))
     }
 
@@ -82,6 +87,21 @@ impl Local {
     /// Removes a fetched model from the cache and answers the bytes that it had.
     pub fn remove(&self, model: &str) -> Result<u64, ModelError> {
         self.store.remove(model)
+    }
+
+    /// The models that are loaded, by name, with what they take of the memory that the settings allow.
+    pub fn loaded(&self) -> Vec<LoadedModel> {
+        self.pool.loaded()
+    }
+
+    /// The models of this machine, and the known ones that are not here.
+    fn listed(&self) -> Vec<ModelInfo> {
+        let loaded = self.pool.loaded();
+        let mut list = self.store.list();
+        for info in &mut list {
+            info.loaded_bytes = loaded.iter().find(|model| model.name == info.name).map(|model| model.bytes);
+        }
+        list
     }
 
     /// The tokens of texts as a layer of an embedding model sees them. The model is fetched when it is not here.
@@ -107,7 +127,7 @@ impl Provider for Local {
     }
 
     async fn list_models(&self) -> Result<Vec<ModelInfo>, ModelError> {
-        Ok(self.store.list())
+        Ok(self.listed())
     }
 
     async fn chat(

@@ -57,6 +57,11 @@ impl Found {
     pub(crate) fn is_gguf(&self) -> bool {
         is_gguf(&self.folder)
     }
+
+    /// The file of its weights.
+    pub(crate) fn weights(&self) -> PathBuf {
+        self.folder.join(if self.is_gguf() { "model.gguf" } else { "model.safetensors" })
+    }
 }
 
 #[derive(Debug)]
@@ -376,6 +381,7 @@ fn info_of(name: &str, kind: ModelKind, folder: Option<&Path>, entry: Option<&Ca
         kind,
         present: folder.is_some(),
         size_bytes: size,
+        loaded_bytes: None,
         context_tokens: entry.and_then(|entry| entry.context),
         dimensions: entry.and_then(|entry| entry.dimensions),
         source: folder.map(|folder| folder.display().to_string()).or_else(|| entry.map(|entry| entry.repo.clone())),

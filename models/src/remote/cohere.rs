@@ -136,9 +136,15 @@ impl Protocol for Cohere {
             EmbedPurpose::Document => "search_document",
             EmbedPurpose::Query => "search_query",
         };
-        let body =
-            json!({"model": part.model, "texts": part.inputs, "input_type": purpose, "embedding_types": ["float"]});
+        let body = json!({
+            "model": part.model, "texts": part.inputs, "input_type": purpose, "embedding_types": ["float"],
+            "truncate": if part.cut { "END" } else { "NONE" },
+        });
         Some(Call::post("/v2/embed", body))
+    }
+
+    fn can_cut(&self) -> bool {
+        true
     }
 
     fn embedded(&self, body: &[u8]) -> Result<Embedded, Fault> {

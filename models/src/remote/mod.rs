@@ -190,6 +190,44 @@ impl Remote {
         Ok((vectors, usage))
     }
 
+    /// The same, with what had to be cut counted. A service that would cut silently is told to refuse first; then the texts are parted until the one
+    /// that is too long is alone.
+    async fn embed_whole(&self, part: EmbedPart<'_>, reply: &mut EmbedReply) -> Result<(), ModelError> {
+        let mut waiting = vec![part.inputs];
+        while let Some(inputs) = waiting.pop() {
+            let whole = EmbedPart { inputs, cut: false, ..part };
+            let (vectors, used) = match self.embed_part(whole).await {
+                Ok(embedded) => embedded,
+                Err(error) if !self.protocol.can_cut() || !is_of_the_texts(&error) => return Err(error),
+                Err(_) if inputs.len() == 1 => {
+                    reply.truncated += 1;
+                    self.embed_part(EmbedPart { cut: true, ..whole }).await?
+                }
+                Err(_) => {
+                    let (first, rest) = inputs.split_at(inputs.len() / 2);
+                    waiting.extend([rest, first]);
+                    continue;
+                }
+            };
+            reply.vectors.extend(vectors);
+            reply.usage.prompt_tokens += used.prompt_tokens;
+        }
+        Ok(())
+    }
+
+    /// Whether a server has cut a prompt: it runs a model with no more than it was trained for, whatever it is asked for, so that a prompt which
+    /// fills that was longer. Only where it was asked what that is.
+    fn check_cut(&self, model: &str, usage: Usage) -> Result<(), ModelError> {
+        let known = self.protocol.own_context().and_then(|_| self.trained.lock().get(model).copied().flatten());
+        let tokens = usize::try_from(usage.prompt_tokens).unwrap_or(usize::MAX);
+        match known {
+            Some(limit) if tokens >= limit => {
+                Err(ModelError::ContextOverflow { model: model.to_owned(), tokens, limit })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     async fn count(&self, call: Option<crate::http::Call>, model: &str, what: &str) -> Result<usize, ModelError> {
         self.ready()?;
         let unsupported = || self.unsupported(&format!("{what}: its API shows no tokenizer"));
@@ -273,6 +311,7 @@ impl Provider for Remote {
             kind: model.kind,
             present: true,
             size_bytes: model.size_bytes,
+            loaded_bytes: None,
             context_tokens: model.context_tokens,
             dimensions: None,
             source: Some(self.server.address.clone()),
@@ -297,7 +336,8 @@ impl Provider for Remote {
             () = cancel.cancelled() => None,
             outcome = self.server.within(self.stream(&request, &mut underway)) => Some(outcome),
         };
-        match outcome {
+        let checked = |()| self.check_cut(&request.model, underway.gathered.usage);
+        match outcome.map(|outcome| outcome.and_then(checked)) {
             Some(Err(error)) => {
                 underway.broken();
                 Err(error)
@@ -310,18 +350,17 @@ impl Provider for Remote {
     async fn embed(&self, request: EmbedRequest) -> Result<EmbedReply, ModelError> {
         self.ready()?;
         let EmbedRequest { model, inputs, purpose } = request;
-        let mut vectors = Vec::with_capacity(inputs.len());
-        let mut usage = Usage::default();
+        let vectors = Vec::with_capacity(inputs.len());
+        let mut reply =
+            EmbedReply { model: model.clone(), vectors, dimensions: 0, truncated: 0, usage: Usage::default() };
         for inputs in inputs.chunks(self.protocol.embed_batch()) {
-            let (part, used) = self.embed_part(EmbedPart { model: &model, inputs, purpose }).await?;
-            vectors.extend(part);
-            usage.prompt_tokens += used.prompt_tokens;
+            let part = EmbedPart { model: &model, inputs, purpose, cut: false };
+            self.embed_whole(part, &mut reply).await?;
         }
-        let dimensions = match vectors.is_empty() {
-            true => 0,
-            false => crate::checked_dimensions(self.spec.name, &vectors, inputs.len())?,
-        };
-        Ok(EmbedReply { model, vectors, dimensions, truncated: 0, usage })
+        if !reply.vectors.is_empty() {
+            reply.dimensions = crate::checked_dimensions(self.spec.name, &reply.vectors, inputs.len())?;
+        }
+        Ok(reply)
     }
 
     async fn rerank(&self, request: RerankRequest) -> Result<RerankReply, ModelError> {
@@ -408,6 +447,11 @@ fn fix(spec: &Spec) -> String {
         (_, ProviderKind::Hosted) => format!("check the network, or {setting} where it is set"),
         _ => format!("start the server, or set {setting} to its address"),
     }
+}
+
+/// Whether an error may mean that a text is too long. Services say so in words of their own; one that means something else comes again.
+fn is_of_the_texts(error: &ModelError) -> bool {
+    matches!(error, ModelError::ContextOverflow { .. } | ModelError::BadRequest { .. })
 }
 
 /// Scores in the order of the documents; each document has exactly one.

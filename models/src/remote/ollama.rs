@@ -71,7 +71,13 @@ impl Protocol for Ollama {
     }
 
     fn embed(&self, part: EmbedPart<'_>) -> Option<Call> {
-        Some(Call::post("/api/embed", json!({"model": part.model, "input": part.inputs})))
+        let options = json!({"num_ctx": self.context_tokens});
+        let body = json!({"model": part.model, "input": part.inputs, "truncate": part.cut, "options": options});
+        Some(Call::post("/api/embed", body))
+    }
+
+    fn can_cut(&self) -> bool {
+        true
     }
 
     fn embedded(&self, body: &[u8]) -> Result<Embedded, Fault> {

@@ -67,6 +67,8 @@ pub(super) struct EmbedPart<'r> {
     pub(super) model: &'r str,
     pub(super) inputs: &'r [String],
     pub(super) purpose: EmbedPurpose,
+    /// Whether a text that is too long may be cut; else the call must fail, where [`Protocol::can_cut`] says that it can be told so.
+    pub(super) cut: bool,
 }
 
 /// Vectors in the order of the inputs, unchecked.
@@ -100,6 +102,11 @@ pub(super) trait Protocol: Debug + Send + Sync {
     /// The vectors of an answer.
     fn embedded(&self, _body: &[u8]) -> Result<Embedded, Fault> {
         Err("it embeds nothing".into())
+    }
+
+    /// Whether a call can say that texts which are too long are refused, or cut.
+    fn can_cut(&self) -> bool {
+        false
     }
 
     /// Texts of one embedding call at most.

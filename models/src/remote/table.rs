@@ -148,6 +148,7 @@ pub(crate) const PROVIDERS: &[Spec] = &[
                 ranks: "data",
                 encoding_format: false,
                 purpose: Some(Purpose { field: "input_type", document: "document", query: "query" }),
+                truncation: Some("truncation"),
                 ..dialect::PLAIN
             },
         )
@@ -163,6 +164,7 @@ pub(crate) const PROVIDERS: &[Spec] = &[
                 reranks: true,
                 encoding_format: false,
                 purpose: Some(Purpose { field: "task", document: "retrieval.passage", query: "retrieval.query" }),
+                truncation: Some("truncate"),
                 ..dialect::PLAIN
             },
         )

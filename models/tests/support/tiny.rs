@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use candle_core::quantized::gguf_file::{self, Value as GgufValue};
+use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use serde_json::{Value, json};
 
@@ -64,6 +66,76 @@ impl Tensors {
         std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
         std::fs::write(folder.join("tokenizer.json"), tokenizer().to_string()).unwrap();
     }
+}
+
+impl Tensors {
+    /// Writes the folder of the same model, a BERT, as a GGUF file.
+    pub(crate) fn write_gguf(&self, folder: &Path, config: &Value) {
+        let number = |name: &str| GgufValue::U32(config[name].as_u64().unwrap() as u32);
+        let text = |text: &str| GgufValue::String(text.to_owned());
+        // Words have a mark before them where parts of words have none.
+        let word = |word: &&str| match word.starts_with('[') {
+            true => text(word),
+            false => text(&format!("\u{2581}{word}")),
+        };
+        let kind = |word: &&str| GgufValue::I32(if word.starts_with('[') { 3 } else { 1 });
+        let metadata = [
+            ("general.architecture", text("bert")),
+            ("bert.context_length", number("max_position_embeddings")),
+            ("bert.embedding_length", number("hidden_size")),
+            ("bert.block_count", number("num_hidden_layers")),
+            ("bert.feed_forward_length", number("intermediate_size")),
+            ("bert.attention.head_count", number("num_attention_heads")),
+            ("bert.attention.layer_norm_epsilon", GgufValue::F32(1e-5)),
+            ("bert.attention.causal", GgufValue::Bool(false)),
+            ("bert.pooling_type", GgufValue::U32(1)),
+            ("tokenizer.ggml.model", text("bert")),
+            ("tokenizer.ggml.tokens", GgufValue::Array(WORDS.iter().map(word).collect())),
+            ("tokenizer.ggml.token_type", GgufValue::Array(WORDS.iter().map(kind).collect())),
+            ("tokenizer.ggml.token_type_count", number("type_vocab_size")),
+            ("tokenizer.ggml.padding_token_id", GgufValue::U32(0)),
+            ("tokenizer.ggml.unknown_token_id", GgufValue::U32(1)),
+            ("tokenizer.ggml.mask_token_id", GgufValue::U32(1)),
+            ("tokenizer.ggml.bos_token_id", GgufValue::U32(2)),
+            ("tokenizer.ggml.seperator_token_id", GgufValue::U32(3)),
+        ];
+        let metadata: Vec<(&str, &GgufValue)> = metadata.iter().map(|(name, value)| (*name, value)).collect();
+        let quantized =
+            |(name, tensor): (&String, &Tensor)| (gguf_name(name), QTensor::quantize(tensor, GgmlDType::F32).unwrap());
+        let tensors: Vec<(String, QTensor)> = self.map.iter().map(quantized).collect();
+        let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+        std::fs::create_dir_all(folder).unwrap();
+        let mut file = std::fs::File::create(folder.join("model.gguf")).unwrap();
+        gguf_file::write(&mut file, &metadata, &tensors).unwrap();
+    }
+}
+
+/// What llama.cpp calls a tensor of BERT.
+fn gguf_name(name: &str) -> String {
+    let (place, kind) = name.rsplit_once('.').unwrap();
+    let layered = |place: &str| {
+        let (layer, part) = place.strip_prefix("encoder.layer.").unwrap().split_once('.').unwrap();
+        let part = match part {
+            "attention.self.query" => "attn_q",
+            "attention.self.key" => "attn_k",
+            "attention.self.value" => "attn_v",
+            "attention.output.dense" => "attn_output",
+            "attention.output.LayerNorm" => "attn_output_norm",
+            "intermediate.dense" => "ffn_up",
+            "output.dense" => "ffn_down",
+            "output.LayerNorm" => "layer_output_norm",
+            other => panic!("{other} is no part of a layer of BERT"),
+        };
+        format!("blk.{layer}.{part}")
+    };
+    let place = match place {
+        "embeddings.word_embeddings" => "token_embd".to_owned(),
+        "embeddings.position_embeddings" => "position_embd".to_owned(),
+        "embeddings.token_type_embeddings" => "token_types".to_owned(),
+        "embeddings.LayerNorm" => "token_embd_norm".to_owned(),
+        other => layered(other),
+    };
+    format!("{place}.{kind}")
 }
 
 impl Tensors {

@@ -3640,6 +3640,11 @@ export interface components {
                 dimensions?: number | null;
                 /** @description `chat`, `embed`, `rerank` or `unknown`. */
                 kind: string;
+                /**
+                 * Format: int64
+                 * @description Bytes of memory that it takes in the server's process; null while it is not loaded there.
+                 */
+                loaded_bytes?: number | null;
                 /** @description The name to ask for it. */
                 name: string;
                 /** @description False for a known model that would have to be fetched first. */
@@ -4046,6 +4051,11 @@ export interface components {
             dimensions?: number | null;
             /** @description `chat`, `embed`, `rerank` or `unknown`. */
             kind: string;
+            /**
+             * Format: int64
+             * @description Bytes of memory that it takes in the server's process; null while it is not loaded there.
+             */
+            loaded_bytes?: number | null;
             /** @description The name to ask for it. */
             name: string;
             /** @description False for a known model that would have to be fetched first. */

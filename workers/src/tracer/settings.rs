@@ -29,8 +29,11 @@ const PATIENCE: &str = "RIVERRUN_TRACING_PATIENCE_SECONDS";
 /// Endings of the names of settings whose values are keys.
 const SECRET_NAMES: [&str; 5] = ["_KEY", "_TOKEN", "_PASSWORD", "_SECRET", "_API_TOKENS"];
 
-/// A header's value of fewer bytes is a word, such as a team's name, and no key.
-const LEAST_HEADER: usize = 8;
+/// Beginning of the names of what stands for `${RIVERRUN_SOURCE_…}` in the addresses of sources.
+const SOURCE_NAMES: &str = "RIVERRUN_SOURCE_";
+
+/// A header's value or a password in an address of fewer bytes is a word, such as a team's name, and no key.
+const LEAST_SECRET: usize = 8;
 
 /// What the settings come to.
 #[derive(Debug, Clone, Default)]
@@ -175,12 +178,17 @@ impl Values<'_> {
     }
 
     fn secrets(&self) -> Vec<Secret> {
-        let keys = self.0.iter().filter(|(name, _)| SECRET_NAMES.iter().any(|ending| name.ends_with(ending)));
+        let is_key =
+            |name: &str| name.starts_with(SOURCE_NAMES) || SECRET_NAMES.iter().any(|ending| name.ends_with(ending));
+        let keys = self.0.iter().filter(|(name, _)| is_key(name));
+        let addresses = self.0.iter().filter(|(name, _)| name.ends_with("_URL"));
+        let passwords = addresses.flat_map(|(_, value)| passwords_of(value));
+        let passwords = passwords.filter(|word| word.len() >= LEAST_SECRET).filter_map(|word| Secret::new(&word));
         let headers = self.0.iter().filter(|(name, _)| name.ends_with("_HEADERS"));
         let pairs = headers.flat_map(|(_, value)| value.split(',')).filter_map(|pair| pair.split_once('='));
         let decoded = pairs.map(|(_, value)| percent_decoded(value));
-        let sent = decoded.filter(|value| value.len() >= LEAST_HEADER).filter_map(|value| Secret::new(&value));
-        keys.filter_map(|(_, value)| Secret::new(value)).chain(sent).collect()
+        let sent = decoded.filter(|value| value.len() >= LEAST_SECRET).filter_map(|value| Secret::new(&value));
+        keys.filter_map(|(_, value)| Secret::new(value)).chain(sent).chain(passwords).collect()
     }
 }
 
@@ -203,6 +211,13 @@ fn traces_url(text: &str, has_keys: bool) -> Result<Url, Wrong> {
     url.set_path(&path);
     url.set_fragment(None);
     Ok(url)
+}
+
+/// The password in an address of a database, as it is written there and as it is meant.
+fn passwords_of(address: &str) -> Vec<String> {
+    let written = Url::parse(address).ok().and_then(|url| url.password().map(str::to_owned));
+    let meant = written.as_deref().map(percent_decoded);
+    written.into_iter().chain(meant).collect()
 }
 
 fn percent_decoded(text: &str) -> String {
@@ -291,9 +306,12 @@ mod tests {
             ("RIVERRUN_KAFKA_SASL_PASSWORD", "three"),
             ("RIVERRUN_VLLM_HEADERS", "x-gate=long%20enough,x-team=blue"),
             ("RIVERRUN_API_PORT", "8000"),
+            ("RIVERRUN_DATABASE_URL", "postgres://ann:four%2Ffour@db.example/riverrun"),
+            ("RIVERRUN_QDRANT_URL", "http://127.0.0.1:6333"),
+            ("RIVERRUN_SOURCE_SHOP", "six"),
         ]);
         let mut secrets: Vec<_> = config.secrets.iter().map(Secret::expose).collect();
         secrets.sort_unstable();
-        assert_eq!(secrets, ["long enough", "one", "three", "two"]);
+        assert_eq!(secrets, ["four%2Ffour", "four/four", "long enough", "one", "six", "three", "two"]);
     }
 }

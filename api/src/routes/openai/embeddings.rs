@@ -56,7 +56,12 @@ pub(super) async fn embeddings(
         .collect();
     let tokens = reply.usage.prompt_tokens;
     let usage = json!({"prompt_tokens": tokens, "total_tokens": tokens});
-    Ok(Reply(json!({"object": "list", "data": data, "model": reply.model, "usage": usage})))
+    let mut list = json!({"object": "list", "data": data, "model": reply.model, "usage": usage});
+    // Beside OpenAI's fields, which have no place for it: no vector is silently that of a beginning.
+    if reply.truncated > 0 {
+        list["truncated"] = json!(reply.truncated);
+    }
+    Ok(Reply(list))
 }
 
 /// Little-endian 32-bit floats in base 64, which the stock clients ask for.

@@ -1,6 +1,8 @@
 //! Chat templates: the model's own Jinja template from its GGUF file, rendered as `transformers` does (trimmed blocks, Python methods,
 //! `tojson` like `json.dumps`).
 
+use std::borrow::Cow;
+
 use chrono::Local;
 use chrono::format::StrftimeItems;
 use minijinja::syntax::SyntaxConfig;
@@ -8,8 +10,8 @@ use minijinja::value::{Kwargs, Serde, Value as JinjaValue};
 use minijinja::{Environment, Error, ErrorKind, context};
 use serde_json::{Value, json};
 
-use crate::provider::{ChatRequest, Message, Role, ToolCall};
-use crate::remote::openai::wire_tools;
+use crate::provider::{ChatRequest, Message, Role, ToolCall, ToolSpec};
+use crate::remote::openai::{short_id, wire_tools};
 
 /// The format that is used for models that bring none.
 pub(super) const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
@@ -27,30 +29,68 @@ pub(super) struct ChatTemplate {
     knows_tools: bool,
 }
 
+/// How a conversation is shown to a template; each is for those that refuse the ones before it.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    /// As it is, with tools as text where the template has no place for them.
+    Whole,
+    /// The text of the system opens the first message of the user.
+    SystemInUser,
+    /// Calls have ids of nine letters and digits, without which Mistral's templates refuse them.
+    ShortIds,
+    /// Nothing but texts of user and assistant by turns: Gemma's and others insist on it, and several results of tools come one behind the other.
+    ByTurns,
+}
+
+/// The messages and the tools that a template gets.
+type Shown<'r> = (Cow<'r, [Message]>, &'r [ToolSpec]);
+
+const NO_TOOLS: &[ToolSpec] = &[];
+
+const FORMS: [Form; 4] = [Form::Whole, Form::SystemInUser, Form::ShortIds, Form::ByTurns];
+
 impl ChatTemplate {
     pub(super) fn new(source: String, bos: String, eos: String) -> Self {
+        let source = without_marks(&source);
         let knows_tools = source.contains("tools") && source.contains("tool_call");
         ChatTemplate { source, bos, eos, knows_tools }
     }
 
     /// The prompt up to where the assistant begins to write. `guard` is applied to every text that did not come from the template.
     pub(super) fn render(&self, request: &ChatRequest, guard: &dyn Fn(&str) -> String) -> Result<String, String> {
-        let lowered;
-        let (messages, tools) = if self.knows_tools {
-            (request.messages.as_slice(), request.tools.as_slice())
-        } else {
-            lowered = lower_tools(request);
-            (lowered.as_slice(), [].as_slice())
-        };
-        let tools = guarded(wire_tools(tools), guard);
-        match self.render_once(messages, &tools, guard) {
-            // Some templates refuse a system message; its text then opens the first user message.
-            Err(error) if is_refusal(&error) && messages.first().is_some_and(|first| first.role == Role::System) => {
-                self.render_once(&merge_system(messages), &tools, guard)
+        let mut refused = String::new();
+        for form in FORMS {
+            let Some((messages, tools)) = self.shown(form, request) else { continue };
+            match self.render_once(&messages, &guarded(wire_tools(tools), guard), guard) {
+                Err(error) if is_refusal(&error) => refused = error.to_string(),
+                rendered => return rendered.map_err(|error| error.to_string()),
             }
-            rendered => rendered,
         }
-        .map_err(|error| error.to_string())
+        Err(refused)
+    }
+
+    /// The messages and tools in a form; none where it is that of one before it.
+    fn shown<'r>(&self, form: Form, request: &'r ChatRequest) -> Option<Shown<'r>> {
+        let whole = || -> Shown<'r> {
+            match self.knows_tools {
+                true => (Cow::Borrowed(request.messages.as_slice()), request.tools.as_slice()),
+                false => (Cow::Owned(lower_tools(request)), NO_TOOLS),
+            }
+        };
+        match form {
+            Form::Whole => Some(whole()),
+            Form::SystemInUser => {
+                let (messages, tools) = whole();
+                let has_system = messages.first().is_some_and(|first| first.role == Role::System);
+                has_system.then(|| (Cow::Owned(merge_system(&messages)), tools))
+            }
+            Form::ShortIds => {
+                let calls = request.messages.iter().any(|message| !message.tool_calls.is_empty());
+                let shortened = || request.messages.iter().map(with_short_ids).collect::<Vec<Message>>();
+                (self.knows_tools && calls).then(|| (Cow::Owned(shortened()), request.tools.as_slice()))
+            }
+            Form::ByTurns => Some((Cow::Owned(by_turns(&lower_tools(request))), NO_TOOLS)),
+        }
     }
 
     fn render_once(
@@ -173,6 +213,49 @@ fn merge_system(messages: &[Message]) -> Vec<Message> {
     rest
 }
 
+fn with_short_ids(message: &Message) -> Message {
+    let shortened = |call: &ToolCall| ToolCall { id: short_id(&call.id), ..call.clone() };
+    Message {
+        tool_calls: message.tool_calls.iter().map(shortened).collect(),
+        tool_call_id: message.tool_call_id.as_deref().map(short_id),
+        ..message.clone()
+    }
+}
+
+/// Texts of one side that follow each other, as one. What else is no assistant's is the user's.
+fn by_turns(messages: &[Message]) -> Vec<Message> {
+    let mut turns: Vec<Message> = Vec::with_capacity(messages.len());
+    for message in messages {
+        let role = if message.role == Role::Assistant { Role::Assistant } else { Role::User };
+        match turns.last_mut().filter(|last| last.role == role) {
+            Some(last) => last.content = format!("{}\n\n{}", last.content, message.content),
+            None => turns.push(Message { role, ..message.clone() }),
+        }
+    }
+    turns
+}
+
+/// The template without `{% generation %}`, with which `transformers` marks what is trained on: for a prompt it means nothing.
+fn without_marks(source: &str) -> String {
+    let mut plain = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(open) = rest.find("{%") {
+        let body = open + 2;
+        let Some(length) = rest[body..].find("%}") else { break };
+        let end = body + length + 2;
+        let (tag, name) = (&rest[open..end], &rest[body..body + length]);
+        plain.push_str(&rest[..open]);
+        match name.trim_matches(|c: char| matches!(c, '-' | '+') || c.is_whitespace()) {
+            "generation" => plain.push_str(&tag.replace("generation", "if true")),
+            "endgeneration" => plain.push_str(&tag.replace("endgeneration", "endif")),
+            _ => plain.push_str(tag),
+        }
+        rest = &rest[end..];
+    }
+    plain.push_str(rest);
+    plain
+}
+
 /// `tojson` as the templates' authors know it: separators `", "` and `": "`, nothing escaped for HTML, `indent` as in `json.dumps`.
 fn to_json(value: JinjaValue, options: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = options.get("indent")?;
@@ -231,6 +314,8 @@ mod tests {
 
     /// The template of Qwen2.5, shortened to its tool branch and the plain one.
     const QWEN: &str = include_str!("../../../tests/data/qwen2.5.jinja");
+    /// The template of Gemma 3.
+    const GEMMA: &str = include_str!("../../../tests/data/gemma3.jinja");
 
     fn render(source: &str, request: &ChatRequest) -> String {
         let template = ChatTemplate::new(source.to_owned(), "<s>".into(), "</s>".into());
@@ -300,6 +385,66 @@ mod tests {
     fn given_a_template_that_refuses_system_messages_when_one_comes_then_it_opens_the_first_user_message() {
         let strict = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}{% for m in messages %}[{{ m.role }}] {{ m.content | trim }}\n{% endfor %}";
         assert_eq!(render(strict, &request(vec![Message::system("S"), Message::user("U ")])), "[user] S\n\nU\n");
+    }
+
+    /// A user, an assistant who calls two tools, and what they say.
+    fn two_calls() -> ChatRequest {
+        let call = |id: &str| ToolCall { id: id.into(), name: "clock".into(), arguments: json!({}) };
+        let calls = vec![call("call_1"), call("call_2")];
+        let mut request = request(vec![
+            Message::system("Be brief."),
+            Message::user("time?"),
+            Message { tool_calls: calls, ..Message::assistant("") },
+            Message::tool("call_1", "12:00"),
+            Message::tool("call_2", "13:00"),
+        ]);
+        request.tools = vec![clock()];
+        request
+    }
+
+    #[test]
+    fn given_gemmas_template_when_a_conversation_has_a_system_then_it_opens_the_first_turn() {
+        let messages = vec![
+            Message::system("Be brief."),
+            Message::user(" Hi "),
+            Message::assistant("Hello"),
+            Message::user("So?"),
+        ];
+        let expected = "<s><start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n<start_of_turn>model\nHello<end_of_turn>\n<start_of_turn>user\nSo?<end_of_turn>\n<start_of_turn>model\n";
+        assert_eq!(render(GEMMA, &request(messages)), expected);
+    }
+
+    #[test]
+    fn given_a_template_that_insists_on_turns_when_two_tools_answer_then_their_results_are_one_turn() {
+        let text = render(GEMMA, &two_calls());
+        assert!(text.starts_with("<s><start_of_turn>user\nBe brief.\n\n# Tools"), "{text}");
+        assert_eq!(text.matches("<start_of_turn>model").count(), 2, "{text}");
+        let results = "<start_of_turn>user\n<tool_response>\n12:00\n</tool_response>\n\n<tool_response>\n13:00\n</tool_response><end_of_turn>\n<start_of_turn>model\n";
+        assert!(text.ends_with(results), "{text}");
+    }
+
+    #[test]
+    fn given_a_template_that_wants_short_ids_when_tools_are_called_then_call_and_result_have_the_same_one() {
+        // The rule of Mistral's templates.
+        let strict = "{%- for m in messages -%}{%- if m.tool_calls -%}{%- for c in m.tool_calls -%}{%- if c.id | length != 9 -%}{{ raise_exception('Tool call IDs should be alphanumeric strings with length 9!') }}{%- endif -%}[{{ c.id }}]{%- endfor -%}{%- elif m.role == 'tool' -%}[{{ m.tool_call_id }}]{%- endif -%}{%- endfor -%}{%- if tools -%}tools{%- endif -%}";
+        let (first, second) = (short_id("call_1"), short_id("call_2"));
+        assert_eq!(render(strict, &two_calls()), format!("[{first}][{second}][{first}][{second}]tools"));
+    }
+
+    #[test]
+    fn given_a_template_that_refuses_every_form_when_it_is_rendered_then_its_own_words_are_the_error() {
+        let never = ChatTemplate::new("{{ raise_exception('not today') }}".into(), String::new(), String::new());
+        let error = never.render(&two_calls(), &|text| text.to_owned()).unwrap_err();
+        assert!(error.contains("not today"), "{error}");
+    }
+
+    #[test]
+    fn given_a_template_that_marks_what_is_trained_on_when_it_is_rendered_then_the_marks_mean_nothing() {
+        let marked = "{% for m in messages %}{% if m.role == 'assistant' %}<{%- generation -%} {{ m.content }} {%- endgeneration -%}>{% endif %}{% endfor %}{% if add_generation_prompt %}!{% endif %}";
+        assert_eq!(render(marked, &request(vec![Message::user("a"), Message::assistant("b")])), "<b>!");
+        for plain in ["a {% if x %} {{ '{%' }} b", "{%}", "{% generation", "{{ generation }}"] {
+            assert_eq!(without_marks(plain), plain);
+        }
     }
 
     #[test]

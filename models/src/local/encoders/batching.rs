@@ -1,7 +1,7 @@
 //! Which texts are computed together.
 
 /// Tokens of one batch at most: bounds the memory of a layer's results.
-const MAX_TOKENS: usize = 2048;
+pub(super) const MAX_TOKENS: usize = 2048;
 
 /// Groups texts, in their order, by their token counts. Nothing is padded, so that it does not matter how different they are. Every text
 /// comes exactly once.

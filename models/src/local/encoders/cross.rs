@@ -6,6 +6,7 @@ use candle_core::{Device, Tensor};
 use candle_nn::{LayerNorm, Linear, Module, VarBuilder, layer_norm_no_bias, linear, linear_no_bias};
 use serde_json::Value;
 use tokenizers::Encoding;
+use tokio_util::sync::CancellationToken;
 
 use super::batching;
 use super::body::{self, Body};
@@ -24,6 +25,8 @@ pub(super) struct CrossEncoder {
 /// Scores in the order of the documents.
 pub(super) struct Scored {
     pub(super) scores: Vec<f32>,
+    /// Pairs that were longer than the model reads.
+    pub(super) truncated: usize,
     /// Tokens of all pairs.
     pub(super) tokens: u64,
 }
@@ -114,19 +117,26 @@ impl CrossEncoder {
         })
     }
 
-    /// Scores in the order of the documents; higher is nearer to the query.
-    pub(super) fn scores(&self, query: &str, documents: Vec<String>) -> Result<Scored, EncodeError> {
+    /// Scores in the order of the documents, as long as the caller waits; higher is nearer to the query.
+    pub(super) fn scores(
+        &self,
+        query: &str,
+        documents: Vec<String>,
+        caller: &CancellationToken,
+    ) -> Result<Scored, EncodeError> {
         let pairs = documents.into_iter().map(|document| (query.to_owned(), document)).collect();
         let encodings = self.reader.encode::<(String, String)>(pairs)?;
+        let truncated = encodings.iter().filter(|encoding| !encoding.get_overflowing().is_empty()).count();
         let lengths: Vec<usize> = encodings.iter().map(|encoding| encoding.len()).collect();
         let mut scores = Vec::with_capacity(encodings.len());
         for batch in batching::plan(&lengths) {
+            text::check_waited_for(caller)?;
             let logits = self.forward(&encodings[batch.clone()], &lengths[batch])?.to_vec1::<f32>()?;
             scores.extend(
                 logits.into_iter().map(|logit| if self.sigmoid { 1.0 / (1.0 + (-logit).exp()) } else { logit }),
             );
         }
-        Ok(Scored { scores, tokens: lengths.iter().sum::<usize>() as u64 })
+        Ok(Scored { scores, truncated, tokens: lengths.iter().sum::<usize>() as u64 })
     }
 
     fn forward(&self, encodings: &[Encoding], lengths: &[usize]) -> Result<Tensor, EncodeError> {

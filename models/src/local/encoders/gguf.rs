@@ -21,7 +21,7 @@ use crate::local::gguf::Header;
 use crate::local::llama;
 
 /// Tokens of one computation, and of one text, at most: encoders see a text whole or not at all.
-const BATCH_TOKENS: u32 = 2048;
+pub(super) const BATCH_TOKENS: u32 = 2048;
 /// Texts of one computation at most.
 const BATCH_TEXTS: usize = 64;
 /// Requests that wait for a model before their callers wait outside.
@@ -63,6 +63,11 @@ impl GgufEncoder {
         let max_tokens = model.n_ctx_train().min(BATCH_TOKENS) as usize;
         let prompts = Prompts { query: query.to_owned(), document: document.to_owned() };
         Ok(GgufEncoder { model, max_tokens, prompts, jobs })
+    }
+
+    /// True when the thread is gone.
+    pub(super) fn is_dead(&self) -> bool {
+        self.jobs.is_closed()
     }
 
     /// The tokens of texts; what does not fit is cut, and counted.
@@ -142,17 +147,12 @@ impl GgufEncoder {
 
     /// Scores between 0 and 1, in the order of the pairs; higher is nearer.
     pub(super) async fn scores(&self, pairs: Texts) -> Result<Scored, EncodeError> {
-        if pairs.truncated > 0 {
-            tracing::warn!(
-                truncated = pairs.truncated,
-                "documents are longer than the model reads; only their beginnings were scored"
-            );
-        }
+        let truncated = pairs.truncated;
         let tokens = pairs.tokens.iter().map(Vec::len).sum::<usize>() as u64;
         let outputs = self.run(pairs.tokens).await?;
         let squash = |logit: f32| 1.0 / (1.0 + (-logit).exp());
         let scores = outputs.into_iter().map(|output| squash(output.first().copied().unwrap_or(0.0))).collect();
-        Ok(Scored { scores, tokens })
+        Ok(Scored { scores, truncated, tokens })
     }
 
     async fn run(&self, texts: Vec<Vec<LlamaToken>>) -> Result<Vec<Vec<f32>>, EncodeError> {

@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use tokio_util::sync::CancellationToken;
+
 use super::batching;
 use super::layout::Pooling;
 use super::sentence::{Embedded, SentenceEncoder};
@@ -32,6 +34,7 @@ pub(super) fn embed(
     prefix: &str,
     text: &str,
     spans: &[Range<usize>],
+    caller: &CancellationToken,
 ) -> Result<Embedded, EncodeError> {
     if encoder.layout.pooling != Pooling::Mean {
         return Err(EncodeError("late chunking takes the mean of tokens, and this model does not".to_owned()));
@@ -48,6 +51,7 @@ pub(super) fn embed(
     let lengths: Vec<usize> = encodings.iter().map(|encoding| encoding.len()).collect();
     let mut sums: Vec<Sum> = spans.iter().map(|_| Sum::default()).collect();
     for batch in batching::plan(&lengths) {
+        text::check_waited_for(caller)?;
         let (ids, types) = text::joined(&encodings[batch.clone()]);
         let hidden = encoder.encoder.forward(ids, types, &lengths[batch.clone()])?;
         let width = hidden.dim(1)?;
@@ -73,7 +77,7 @@ pub(super) fn embed(
         vectors.push(match sum.mean() {
             Some(mean) => encoder.normalized(mean),
             // The tokenizer makes nothing of its characters: what the model says of it alone.
-            None => encoder.embed(vec![format!("{prefix}{}", &text[span.clone()])])?.vectors.swap_remove(0),
+            None => encoder.embed(vec![format!("{prefix}{}", &text[span.clone()])], caller)?.vectors.swap_remove(0),
         });
     }
     Ok(Embedded { vectors, truncated, tokens: lengths.iter().sum::<usize>() as u64 })

@@ -8,6 +8,7 @@ mod gguf;
 mod kernels;
 mod late;
 mod layout;
+mod memory;
 mod sentence;
 mod states;
 mod stock;
@@ -20,8 +21,10 @@ use std::sync::Arc;
 
 use moka::future::Cache;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use super::NAME;
+use super::pool::{Class, Files, Lease, ModelPool, Resident};
 use super::store::Found;
 use crate::catalog;
 use crate::error::ModelError;
@@ -33,34 +36,55 @@ use cross::{CrossEncoder, Scored};
 use encoder::Encoder;
 use gguf::GgufEncoder;
 use layout::Prompts;
+use memory::Demand;
 use sentence::{Embedded, SentenceEncoder};
 use tokens::Tokens;
 
-/// Encoders of a kind that stay loaded; the least used one goes when another comes.
-const MAX_LOADED: u64 = 4;
+/// Tokenizers that are kept without the weights of their models.
+const MAX_TOKENIZERS: u64 = 4;
 /// Requests that compute at once; each uses all cores, so more would only take memory.
 const MAX_RUNNING: usize = 2;
 /// Texts of one request.
 const MAX_INPUTS: usize = 65_536;
 
-/// The loaded encoders.
+/// The encoders of a pool.
 pub(super) struct Encoders {
-    sentence: Cache<String, Arc<SentenceEncoder>>,
-    cross: Cache<String, Arc<CrossEncoder>>,
-    tokenizers: Cache<String, Arc<Tokens>>,
-    gguf: Cache<String, Arc<GgufEncoder>>,
+    pool: ModelPool,
+    tokenizers: Cache<(String, Files), Arc<Tokens>>,
     /// For llama.cpp; candle takes those of the process.
     threads: usize,
     running: Arc<Semaphore>,
 }
 
+impl Resident for SentenceEncoder {
+    const CLASS: Class = Class::Sentence;
+
+    fn is_dead(&self) -> bool {
+        false
+    }
+}
+
+impl Resident for CrossEncoder {
+    const CLASS: Class = Class::Cross;
+
+    fn is_dead(&self) -> bool {
+        false
+    }
+}
+
+impl Resident for GgufEncoder {
+    const CLASS: Class = Class::Gguf;
+
+    fn is_dead(&self) -> bool {
+        GgufEncoder::is_dead(self)
+    }
+}
+
 impl Encoders {
-    pub(super) fn new(threads: usize) -> Self {
+    pub(super) fn new(threads: usize, pool: ModelPool) -> Self {
         Encoders {
-            sentence: Cache::new(MAX_LOADED),
-            cross: Cache::new(MAX_LOADED),
-            tokenizers: Cache::new(MAX_LOADED),
-            gguf: Cache::new(MAX_LOADED),
+            pool,
+            tokenizers: Cache::new(MAX_TOKENIZERS),
             threads,
             running: Arc::new(Semaphore::new(MAX_RUNNING)),
         }
@@ -72,13 +96,13 @@ impl Encoders {
         let embedded = if found.is_gguf() {
             let encoder = self.gguf(found).await?;
             let inputs = prefixed(inputs, prefix(&found.name, &encoder.prompts, purpose));
-            let reader = Arc::clone(&encoder);
-            let texts = self.run(found, move || reader.texts(&inputs)).await?;
+            let reader = encoder.shared();
+            let texts = self.run(found, move |_| reader.texts(&inputs)).await?;
             encoder.embed(texts).await.map_err(|error| failed(found, &error))?
         } else {
-            let encoder = loaded(&self.sentence, found, SentenceEncoder::load).await?;
+            let encoder = self.loaded(found, SentenceEncoder::load).await?;
             let inputs = prefixed(inputs, prefix(&found.name, &encoder.prompts, purpose));
-            self.run(found, move || encoder.embed(inputs)).await?
+            self.run(found, move |caller| encoder.embed(inputs, caller)).await?
         };
         if embedded.truncated > 0 {
             tracing::warn!(
@@ -99,11 +123,12 @@ impl Encoders {
         if found.is_gguf() {
             return Err(ModelError::unsupported(NAME, "embed chunks within their document with a GGUF model"));
         }
-        let encoder = loaded(&self.sentence, found, SentenceEncoder::load).await?;
-        let tokens = loaded(&self.tokenizers, found, Tokens::load).await?;
+        let encoder = self.loaded(found, SentenceEncoder::load).await?;
+        let tokens = self.tokens(found).await?;
         let prefix = prefix(&found.name, &encoder.prompts, EmbedPurpose::Document).to_owned();
         let SpansRequest { model, text, spans } = request;
-        let embedded = self.run(found, move || late::embed(&encoder, &tokens, &prefix, &text, &spans)).await?;
+        let embedded =
+            self.run(found, move |caller| late::embed(&encoder, &tokens, &prefix, &text, &spans, caller)).await?;
         Ok(reply(model, embedded))
     }
 
@@ -112,7 +137,7 @@ impl Encoders {
         if found.is_gguf() {
             return Err(ModelError::unsupported(NAME, "tell the places of the tokens of a GGUF model"));
         }
-        let tokens: Arc<dyn EmbedTokenizer> = loaded(&self.tokenizers, found, Tokens::load).await?;
+        let tokens: Arc<dyn EmbedTokenizer> = self.tokens(found).await?;
         Ok(tokens)
     }
 
@@ -131,7 +156,7 @@ impl Encoders {
         if found.is_gguf() {
             return Err(ModelError::unsupported(NAME, layered));
         }
-        let encoder = loaded(&self.sentence, found, SentenceEncoder::load).await?;
+        let encoder = self.loaded(found, SentenceEncoder::load).await?;
         let Some(layers) = encoder.encoder.layered().map(Encoder::layers) else {
             return Err(ModelError::unsupported(NAME, layered));
         };
@@ -140,40 +165,86 @@ impl Encoders {
             let reason = format!("layer {layer} of model {:?}, which has {layers}", found.name);
             return Err(ModelError::bad_request(NAME, reason));
         }
-        self.run(found, move || states::embed(&encoder, texts, layer)).await
+        self.run(found, move |caller| states::embed(&encoder, texts, layer, caller)).await
     }
 
     pub(super) async fn rerank(&self, found: &Found, request: RerankRequest) -> Result<RerankReply, ModelError> {
         check_count(request.documents.len())?;
-        let Scored { scores, tokens } = if found.is_gguf() {
+        let Scored { scores, truncated, tokens } = if found.is_gguf() {
             let encoder = self.gguf(found).await?;
-            let reader = Arc::clone(&encoder);
-            let pairs = self.run(found, move || reader.pairs(&request.query, &request.documents)).await?;
+            let reader = encoder.shared();
+            let pairs = self.run(found, move |_| reader.pairs(&request.query, &request.documents)).await?;
             encoder.scores(pairs).await.map_err(|error| failed(found, &error))?
         } else {
-            let encoder = loaded(&self.cross, found, CrossEncoder::load).await?;
-            self.run(found, move || encoder.scores(&request.query, request.documents)).await?
+            let encoder = self.loaded(found, CrossEncoder::load).await?;
+            self.run(found, move |caller| encoder.scores(&request.query, request.documents, caller)).await?
         };
+        if truncated > 0 {
+            tracing::warn!(
+                model = found.name,
+                truncated,
+                "documents are longer than the model reads; only their beginnings were scored"
+            );
+        }
         Ok(RerankReply { scores, usage: Usage { prompt_tokens: tokens, completion_tokens: 0 } })
     }
 
+    /// Work for whoever waits, when its turn comes.
     async fn run<T: Send + 'static>(
         &self,
         found: &Found,
-        work: impl FnOnce() -> Result<T, text::EncodeError> + Send + 'static,
+        work: impl FnOnce(&CancellationToken) -> Result<T, text::EncodeError> + Send + 'static,
     ) -> Result<T, ModelError> {
         let permit = Arc::clone(&self.running).acquire_owned().await.map_err(ModelError::internal)?;
+        let caller = CancellationToken::new();
+        // A thread goes on when its future is dropped; it looks at this between its batches.
+        let _gone = caller.clone().drop_guard();
         let work = move || {
             let _permit = permit;
-            work()
+            work(&caller)
         };
         let result = tokio::task::spawn_blocking(work).await.map_err(ModelError::internal)?;
         result.map_err(|error| failed(found, &error))
     }
 
-    async fn gguf(&self, found: &Found) -> Result<Arc<GgufEncoder>, ModelError> {
+    async fn gguf(&self, found: &Found) -> Result<Lease<GgufEncoder>, ModelError> {
         let threads = self.threads;
-        loaded(&self.gguf, found, move |folder| GgufEncoder::load(folder, threads)).await
+        self.loaded(found, move |folder| GgufEncoder::load(folder, threads)).await
+    }
+
+    async fn loaded<E: Resident>(
+        &self,
+        found: &Found,
+        load: impl FnOnce(&Path) -> Result<E, text::EncodeError> + Send + 'static,
+    ) -> Result<Lease<E>, ModelError> {
+        let weights = found.weights();
+        let files = Files::of(&weights, None);
+        let memory = async {
+            let (folder, gguf) = (found.folder.clone(), found.is_gguf());
+            let demand = move || if gguf { Demand::of_gguf(&weights) } else { Demand::of_candle(&folder, &weights) };
+            let demand = tokio::task::spawn_blocking(demand).await.map_err(ModelError::internal)?;
+            demand.within(self.pool.bytes(), &found.name)
+        };
+        let load = async {
+            let folder = found.folder.clone();
+            let encoder = tokio::task::spawn_blocking(move || load(&folder)).await;
+            let encoder = encoder.map_err(|error| unreadable(found, error.to_string()))?;
+            encoder.map(Arc::new).map_err(|error| unreadable(found, error.to_string()))
+        };
+        self.pool.lease(&found.name, files, memory, load).await
+    }
+
+    /// The tokenizer of an encoder without its weights, read once however many ask for it at the same time.
+    async fn tokens(&self, found: &Found) -> Result<Arc<Tokens>, ModelError> {
+        let folder = found.folder.clone();
+        let load = async {
+            let tokens = tokio::task::spawn_blocking(move || Tokens::load(&folder)).await;
+            tokens.map_err(|error| error.to_string())?.map(Arc::new).map_err(|error| error.to_string())
+        };
+        // A model that was replaced under its name has another one.
+        let files = Files::of(&found.folder.join("tokenizer.json"), None);
+        let tokens = self.tokenizers.try_get_with((found.name.clone(), files), load).await;
+        tokens.map_err(|reason| unreadable(found, reason.to_string()))
     }
 }
 
@@ -209,20 +280,41 @@ fn check_count(count: usize) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// The encoder, loaded once however many ask for it at the same time.
-async fn loaded<E: Send + Sync + 'static>(
-    cache: &Cache<String, Arc<E>>,
-    found: &Found,
-    load: impl FnOnce(&Path) -> Result<E, text::EncodeError> + Send + 'static,
-) -> Result<Arc<E>, ModelError> {
-    let folder = found.folder.clone();
-    let load = async {
-        let encoder = tokio::task::spawn_blocking(move || load(&folder)).await;
-        encoder.map_err(|error| error.to_string())?.map(Arc::new).map_err(|error| error.to_string())
-    };
-    cache.try_get_with(found.name.clone(), load).await.map_err(|reason| ModelError::ModelUnreadable {
-        model: found.name.clone(),
-        path: found.folder.display().to_string(),
-        reason: reason.to_string(),
-    })
+fn unreadable(found: &Found, reason: String) -> ModelError {
+    ModelError::ModelUnreadable { model: found.name.clone(), path: found.folder.display().to_string(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::provider::ModelKind;
+    use crate::settings::ModelSettings;
+
+    #[tokio::test]
+    async fn given_a_caller_that_goes_when_its_texts_are_computed_then_the_work_is_told_and_its_place_is_free() {
+        let encoders = Arc::new(Encoders::new(1, ModelPool::new(&ModelSettings::default())));
+        let (begins, began) = oneshot::channel();
+        let (ends, ended) = oneshot::channel();
+        let running = Arc::clone(&encoders);
+        let calling = tokio::spawn(async move {
+            let found = Found { name: "m".into(), folder: "m".into(), kind: ModelKind::Embed, adapter: None };
+            let work = move |caller: &CancellationToken| {
+                let _ = begins.send(());
+                while text::check_waited_for(caller).is_ok() {
+                    std::thread::yield_now();
+                }
+                let _ = ends.send(());
+                Ok(())
+            };
+            running.run(&found, work).await
+        });
+        began.await.unwrap();
+        calling.abort();
+        tokio::time::timeout(Duration::from_secs(60), ended).await.unwrap().unwrap();
+        assert!(encoders.running.acquire_many(MAX_RUNNING as u32).await.is_ok());
+    }
 }

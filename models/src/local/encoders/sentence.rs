@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use tokio_util::sync::CancellationToken;
+
 use super::batching;
 use super::body::{self, Body};
 use super::layout::{self, Layout, Pooling, Prompts};
@@ -35,13 +37,14 @@ impl SentenceEncoder {
         Ok(SentenceEncoder { encoder, reader: TextReader::load(folder, max_tokens)?, layout, prompts })
     }
 
-    /// Embeds texts.
-    pub(super) fn embed(&self, texts: Vec<String>) -> Result<Embedded, EncodeError> {
+    /// Embeds texts, as long as the caller waits.
+    pub(super) fn embed(&self, texts: Vec<String>, caller: &CancellationToken) -> Result<Embedded, EncodeError> {
         let encodings = self.reader.encode(texts)?;
         let truncated = encodings.iter().filter(|encoding| !encoding.get_overflowing().is_empty()).count();
         let lengths: Vec<usize> = encodings.iter().map(|encoding| encoding.len()).collect();
         let mut vectors = Vec::with_capacity(encodings.len());
         for batch in batching::plan(&lengths) {
+            text::check_waited_for(caller)?;
             let lengths = &lengths[batch.clone()];
             let (ids, types) = text::joined(&encodings[batch]);
             let hidden = self.encoder.forward(ids, types, lengths)?;

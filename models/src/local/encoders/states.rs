@@ -1,5 +1,7 @@
 //! The tokens of texts as a layer sees them.
 
+use tokio_util::sync::CancellationToken;
+
 use super::batching;
 use super::sentence::SentenceEncoder;
 use super::text::{self, EncodeError};
@@ -14,7 +16,12 @@ pub(super) fn usual_layer(layers: usize) -> usize {
 }
 
 /// Sends texts through the first `layer` layers.
-pub(super) fn embed(encoder: &SentenceEncoder, texts: Vec<String>, layer: usize) -> Result<TokenVectors, EncodeError> {
+pub(super) fn embed(
+    encoder: &SentenceEncoder,
+    texts: Vec<String>,
+    layer: usize,
+    caller: &CancellationToken,
+) -> Result<TokenVectors, EncodeError> {
     let Some(layers) = encoder.encoder.layered() else {
         return Err(EncodeError("the layers of this architecture can't be looked into".to_owned()));
     };
@@ -23,6 +30,7 @@ pub(super) fn embed(encoder: &SentenceEncoder, texts: Vec<String>, layer: usize)
     let lengths: Vec<usize> = encodings.iter().map(|encoding| encoding.len()).collect();
     let mut found = Vec::with_capacity(encodings.len());
     for batch in batching::plan(&lengths) {
+        text::check_waited_for(caller)?;
         let (ids, types) = text::joined(&encodings[batch.clone()]);
         let hidden = layers.forward_to(ids, types, &lengths[batch.clone()], layer)?;
         let mut rows = hidden.to_vec2::<f32>()?.into_iter();

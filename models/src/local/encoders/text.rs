@@ -4,6 +4,7 @@ use std::path::Path;
 
 use thiserror::Error;
 use tokenizers::{EncodeInput, Encoding, Tokenizer, TruncationParams, TruncationStrategy};
+use tokio_util::sync::CancellationToken;
 
 /// What failed in an encoder.
 #[derive(Debug, Error)]
@@ -15,6 +16,11 @@ impl From<candle_core::Error> for EncodeError {
         // Without the backtrace that candle appends.
         EncodeError(error.to_string().lines().next().unwrap_or_default().to_owned())
     }
+}
+
+/// Says that nobody waits any more, so that a caller who went does not keep the cores from others.
+pub(super) fn check_waited_for(caller: &CancellationToken) -> Result<(), EncodeError> {
+    if caller.is_cancelled() { Err(EncodeError("its caller has gone".to_owned())) } else { Ok(()) }
 }
 
 /// A tokenizer that cuts at the model's length and pads nothing.

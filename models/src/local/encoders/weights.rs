@@ -21,6 +21,32 @@ struct Entry {
     data_offsets: (u64, u64),
 }
 
+impl Entry {
+    /// Bytes that it takes once it is read.
+    fn bytes_read(&self) -> u64 {
+        let (from, to) = self.data_offsets;
+        let read = to.saturating_sub(from);
+        match self.float() {
+            Ok(Some(DType::F64)) => read / 2,
+            Ok(Some(DType::F16 | DType::BF16)) => read.saturating_mul(2),
+            Ok(Some(_)) => read,
+            Ok(None) | Err(_) => 0,
+        }
+    }
+
+    /// The type of floats; none of integers.
+    fn float(&self) -> Result<Option<DType>, String> {
+        match self.dtype.as_str() {
+            "F32" => Ok(Some(DType::F32)),
+            "F16" => Ok(Some(DType::F16)),
+            "BF16" => Ok(Some(DType::BF16)),
+            "F64" => Ok(Some(DType::F64)),
+            "I64" | "I32" | "I16" | "I8" | "U8" | "U16" | "U32" | "U64" | "BOOL" => Ok(None),
+            other => Err(format!("type {other} is not supported")),
+        }
+    }
+}
+
 /// All tensors of a file, as 32-bit floats.
 pub(super) struct Weights {
     tensors: HashMap<String, Tensor>,
@@ -41,6 +67,15 @@ impl Weights {
             }
         }
         Ok(Weights { tensors })
+    }
+
+    /// Bytes that the tensors of a file take once they are read, as its header tells, but no more than a file of its size can hold.
+    pub(super) fn bytes_of(path: &Path) -> Result<u64, EncodeError> {
+        let mut file = File::open(path).map_err(|error| bad(path, error))?;
+        let total = file.metadata().map_err(|error| bad(path, error))?.len();
+        let header = header(&mut file, total).map_err(|reason| bad(path, reason))?;
+        let taken = header.iter().fold(0_u64, |sum, (_, entry)| sum.saturating_add(entry.bytes_read()));
+        Ok(taken.min(total.saturating_mul(2)))
     }
 
     pub(super) fn into_builder(self) -> VarBuilder<'static> {
@@ -70,14 +105,7 @@ fn header(file: &mut File, total: u64) -> Result<Vec<(String, Entry)>, String> {
 
 /// Reads one tensor; integer ones (position ids that old exports carry) are skipped.
 fn tensor(file: &mut File, start: u64, total: u64, entry: &Entry) -> Result<Option<Tensor>, String> {
-    let dtype = match entry.dtype.as_str() {
-        "F32" => DType::F32,
-        "F16" => DType::F16,
-        "BF16" => DType::BF16,
-        "F64" => DType::F64,
-        "I64" | "I32" | "I16" | "I8" | "U8" | "U16" | "U32" | "U64" | "BOOL" => return Ok(None),
-        other => return Err(format!("type {other} is not supported")),
-    };
+    let Some(dtype) = entry.float()? else { return Ok(None) };
     let (from, to) = entry.data_offsets;
     let elements = entry.shape.iter().try_fold(1_u64, |product, side| product.checked_mul(*side as u64));
     let expected = elements.and_then(|elements| elements.checked_mul(dtype.size_in_bytes() as u64));
@@ -126,9 +154,27 @@ mod tests {
         let mut data = [1.5_f32.to_le_bytes(), (-2.0_f32).to_le_bytes()].concat();
         data.extend_from_slice(&[0; 8]);
         let (_dir, path) = file(header, &data);
+        assert_eq!(Weights::bytes_of(&path).unwrap(), 8);
         let weights = Weights::read(&path).unwrap();
         assert!(weights.tensors.contains_key("a") && !weights.tensors.contains_key("ids"));
         assert_eq!(weights.tensors["a"].to_vec1::<f32>().unwrap(), [1.5, -2.0]);
+    }
+
+    #[test]
+    fn given_headers_when_what_they_take_is_asked_for_then_it_is_in_32_bits_and_claims_are_bounded_by_the_file() {
+        let of = |dtype: &str, end: u64| {
+            let header = format!(r#"{{"a":{{"dtype":"{dtype}","shape":[4],"data_offsets":[0,{end}]}}}}"#);
+            let (_dir, path) = file(&header, &[0; 32]);
+            (Weights::bytes_of(&path).unwrap(), fs_size(&path))
+        };
+        assert_eq!([of("F16", 8).0, of("BF16", 8).0, of("F32", 16).0, of("F64", 32).0], [16; 4]);
+        assert_eq!(of("I64", 32).0, 0);
+        let (taken, size) = of("F16", u64::MAX);
+        assert_eq!(taken, 2 * size);
+    }
+
+    fn fs_size(path: &Path) -> u64 {
+        std::fs::metadata(path).unwrap().len()
     }
 
     #[test]

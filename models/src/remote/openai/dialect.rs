@@ -31,6 +31,8 @@ pub(in crate::remote) struct Dialect {
     pub(in crate::remote) encoding_format: bool,
     /// How it is told what texts are embedded for.
     pub(in crate::remote) purpose: Option<Purpose>,
+    /// The field that says whether texts which are too long to be embedded are cut.
+    pub(in crate::remote) truncation: Option<&'static str>,
     /// Whether it re-ranks, in the shape that Jina, vLLM and llama.cpp share.
     pub(in crate::remote) reranks: bool,
     /// The field of the answer that holds the scores.
@@ -82,6 +84,7 @@ pub(in crate::remote) const PLAIN: Dialect = Dialect {
     embeds: true,
     encoding_format: true,
     purpose: None,
+    truncation: None,
     reranks: false,
     ranks: "results",
     tokenizes: false,

@@ -13,7 +13,7 @@ use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, change
 use crate::http::Call;
 use crate::provider::{ChatRequest, DeltaSink, EmbedPurpose, FinishReason, ModelKind, Usage};
 use dialect::Dialect;
-pub(crate) use request::wire_tools;
+pub(crate) use request::{short_id, wire_tools};
 
 /// A tool call's place in a message beyond this is refused: it comes from the server.
 const MAX_INDEX: usize = 4096;
@@ -141,7 +141,14 @@ impl Protocol for OpenAi {
                 EmbedPurpose::Query => purpose.query,
             });
         }
+        if let Some(field) = self.dialect.truncation {
+            body[field] = json!(part.cut);
+        }
         self.dialect.embeds.then(|| Call::post(self.path("/embeddings", part.model), body))
+    }
+
+    fn can_cut(&self) -> bool {
+        self.dialect.truncation.is_some()
     }
 
     fn embedded(&self, body: &[u8]) -> Result<Embedded, Fault> {

@@ -74,7 +74,7 @@ fn is_strict(schema: &Value) -> bool {
 }
 
 /// An id of nine letters and digits that follows from any other.
-fn short_id(id: &str) -> String {
+pub(crate) fn short_id(id: &str) -> String {
     if id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric()) {
         return id.to_owned();
     }
