@@ -323,7 +323,7 @@ impl<'s> Session<'s> {
             (Work::Sampled(rollout), _) => {
                 // Answers were drawn without dropout, and are scored as they were drawn.
                 let found = |logs: &[f32]| rollout.reinforced(logs, beta, whole.examples);
-                let coefficients = |logs: Option<&[f32]>| logs.map(|logs| found(logs).coefficients);
+                let coefficients = |logs: &[f32]| found(logs).coefficients;
                 let (logs, gradients) =
                     self.network.gradients(batch, &self.adapter, None, self.memory, &coefficients)?;
                 (rollout.loss(&logs, beta) / whole.examples as f64, gradients)
@@ -331,13 +331,13 @@ impl<'s> Session<'s> {
             (Work::Given(_), Examples::Sequences(_)) => {
                 let known = supervised(batch.rows.len(), whole.scored);
                 let (logs, gradients) =
-                    self.network.gradients(batch, &self.adapter, dropout, self.memory, &|_| Some(known.clone()))?;
+                    self.network.gradients(batch, &self.adapter, dropout, self.memory, &|_| known.clone())?;
                 (-sum(&logs) / whole.scored.max(1) as f64, gradients)
             }
             (Work::Given(_), Examples::Pairs(_)) => {
                 let reference = self.network.log_probabilities(batch, &AdapterWeights::default())?;
                 let found = |logs: &[f32]| preference(logs, &reference, &batch.sequence, beta, whole.examples);
-                let coefficients = |logs: Option<&[f32]>| logs.map(|logs| found(logs).coefficients);
+                let coefficients = |logs: &[f32]| found(logs).coefficients;
                 let (logs, gradients) =
                     self.network.gradients(batch, &self.adapter, dropout, self.memory, &coefficients)?;
                 (found(&logs).loss / whole.examples as f64, gradients)

@@ -42,6 +42,18 @@ pub(crate) struct LayerWeights {
 }
 
 impl LayerWeights {
+    pub(crate) fn projection(&self, target: Target) -> &Projection {
+        match target {
+            Target::Q => &self.q,
+            Target::K => &self.k,
+            Target::V => &self.v,
+            Target::O => &self.o,
+            Target::Gate => &self.gate,
+            Target::Up => &self.up,
+            Target::Down => &self.down,
+        }
+    }
+
     /// Its projections, in the order of the network.
     pub(crate) fn projections(&self) -> [(Target, &Projection); 7] {
         [

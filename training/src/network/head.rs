@@ -4,25 +4,29 @@
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
+use super::product;
+
 /// Rows that are scored together: large enough that the product is fast, small enough that it stays in tens of megabytes.
 const ROWS: usize = 64;
 
-/// Log probabilities of tokens, and the gradient of their weighted sum.
+/// Log probabilities of tokens, and their gradients.
 pub(crate) struct Scores {
     /// Natural logarithms, one for each target.
     pub(crate) log_probabilities: Vec<f32>,
-    /// Of the hidden states, where coefficients were given.
+    /// Gradients of each log probability by its own hidden state, where they were wanted: `[rows, hidden]`. Whoever knows by how much
+    /// a log probability counts multiplies its row, so that scores are computed once also where that depends on all of them.
     pub(crate) gradient: Option<Tensor>,
 }
 
-/// Scores `targets` by the hidden states `[rows, hidden]`. With `coefficients`, one a row, the gradient of
-/// `Σ coefficient · log probability` comes too.
-pub(super) fn score(
-    head: &Tensor,
-    hidden: &Tensor,
-    targets: &[u32],
-    coefficients: Option<&[f32]>,
-) -> candle_core::Result<Scores> {
+/// What is wanted of scores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    LogProbabilities,
+    Gradients,
+}
+
+/// Scores `targets` by the hidden states `[rows, hidden]`.
+pub(super) fn score(head: &Tensor, hidden: &Tensor, targets: &[u32], wanted: Wanted) -> candle_core::Result<Scores> {
     let (vocabulary, _) = head.dims2()?;
     let transposed = head.t()?;
     let mut log_probabilities = Vec::with_capacity(targets.len());
@@ -30,12 +34,11 @@ pub(super) fn score(
     for (chunk, targets) in targets.chunks(ROWS).enumerate() {
         let from = chunk * ROWS;
         let rows = hidden.narrow(0, from, targets.len())?.contiguous()?;
-        let mut logits = rows.matmul(&transposed)?.flatten_all()?.to_vec1::<f32>()?;
-        let weights = coefficients.map(|all| &all[from..from + targets.len()]);
-        let rows = logits.par_chunks_exact_mut(vocabulary).zip(targets).enumerate();
-        let found = rows.map(|(at, (row, target))| of_row(row, *target as usize, weights.map(|all| all[at])));
+        let mut logits = product(&rows, &transposed)?;
+        let rows = logits.par_chunks_exact_mut(vocabulary).zip(targets);
+        let found = rows.map(|(row, target)| of_row(row, *target as usize, wanted));
         log_probabilities.extend(found.collect::<candle_core::Result<Vec<f32>>>()?);
-        if coefficients.is_some() {
+        if wanted == Wanted::Gradients {
             gradients.push(Tensor::from_vec(logits, (targets.len(), vocabulary), &Device::Cpu)?.matmul(head)?);
         }
     }
@@ -48,7 +51,7 @@ pub(super) fn composed_score(
     head: &Tensor,
     hidden: &Tensor,
     targets: &[u32],
-    coefficients: Option<&[f32]>,
+    wanted: Wanted,
 ) -> candle_core::Result<Scores> {
     let (vocabulary, _) = head.dims2()?;
     // A GPU would read past the row without a word.
@@ -67,18 +70,18 @@ pub(super) fn composed_score(
         let places = Tensor::from_slice(targets, (count, 1), device)?;
         let logs = ((logits.gather(&places, 1)? - most)? - sum.log()?)?;
         log_probabilities.extend(logs.flatten_all()?.to_vec1::<f32>()?);
-        if let Some(all) = coefficients {
-            let weights = Tensor::from_slice(&all[from..from + count], (count, 1), device)?;
-            let spread = raised.broadcast_div(&sum)?.broadcast_mul(&weights.neg()?)?;
-            gradients.push(spread.scatter_add(&places, &weights, 1)?.matmul(head)?);
+        if wanted == Wanted::Gradients {
+            let spread = raised.broadcast_div(&sum)?.neg()?;
+            let ones = Tensor::ones((count, 1), spread.dtype(), device)?;
+            gradients.push(spread.scatter_add(&places, &ones, 1)?.matmul(head)?);
         }
     }
     let gradient = if gradients.is_empty() { None } else { Some(Tensor::cat(&gradients, 0)?) };
     Ok(Scores { log_probabilities, gradient })
 }
 
-/// The log probability of `target` by a row of scores, which become their gradient where a coefficient is given.
-fn of_row(row: &mut [f32], target: usize, coefficient: Option<f32>) -> candle_core::Result<f32> {
+/// The log probability of `target` by a row of scores, which become its gradient where that is wanted.
+fn of_row(row: &mut [f32], target: usize, wanted: Wanted) -> candle_core::Result<f32> {
     let Some(own) = row.get(target).copied() else { candle_core::bail!("token {target} is not in the vocabulary") };
     let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0f64;
@@ -86,10 +89,10 @@ fn of_row(row: &mut [f32], target: usize, coefficient: Option<f32>) -> candle_co
         *score = (*score - most).exp();
         sum += f64::from(*score);
     }
-    if let Some(coefficient) = coefficient {
-        let factor = -coefficient / sum as f32;
+    if wanted == Wanted::Gradients {
+        let factor = -1.0 / sum as f32;
         row.iter_mut().for_each(|score| *score *= factor);
-        row[target] += coefficient;
+        row[target] += 1.0;
     }
     Ok((f64::from(own - most) - sum.ln()) as f32)
 }
