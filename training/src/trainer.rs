@@ -44,7 +44,7 @@ pub struct StepReport {
     pub learning_rate: f64,
     /// Length of its gradients before they were cut.
     pub gradient_norm: f64,
-    /// Tokens that went through the network.
+    /// Tokens of its examples; those that several of a pass begin with go through the network once.
     pub tokens: u64,
     /// How long it took.
     pub seconds: f64,
@@ -289,7 +289,7 @@ impl<'s> Session<'s> {
         let learning_rate = self.plan.schedule().rate(step);
         self.optimizer.step(self.adapter.variables(), &gradients, learning_rate)?;
         (self.state.step, self.state.loss) = (step, Some(loss));
-        let tokens = work.iter().map(|work| work.batch().tokens.len() as u64).sum();
+        let tokens = work.iter().map(|work| work.batch().given as u64).sum();
         let seconds = began.elapsed().as_secs_f64();
         let due = step.is_multiple_of(self.plan.eval_every) || step == self.plan.max_steps;
         let eval_loss = if due { self.look_back(watch)? } else { None };

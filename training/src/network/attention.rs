@@ -1,4 +1,4 @@
-//! Causal grouped-query attention of each sequence of a pass. Of its way forward nothing is kept but what came in: heads are turned,
+//! Causal grouped-query attention of each sequence of a pass, of which those that begin alike share tokens. Of its way forward nothing is kept but what came in: heads are turned,
 //! scored and weighed again on the way back, as in FlashAttention (Dao and others, 2022), since that costs little beside the
 //! projections, and the rest would be most of what a layer keeps.
 
@@ -9,7 +9,7 @@ use super::batch::Span;
 use super::rope::Angles;
 use super::{PIECE, product, with_floats, with_three};
 
-/// Sequences whose squared lengths sum up to this are worked on together: their scores are a few megabytes.
+/// Sequences that have so many scores in a head are worked on together: they are a few megabytes.
 const TOGETHER: usize = 256 * 256;
 
 /// Heads of queries, of keys and values, and numbers of a head.
@@ -30,8 +30,8 @@ pub(super) struct Attention<'a> {
 
 /// A head of keys of a sequence, with the queries that share it.
 #[derive(Clone, Copy)]
-struct Part {
-    span: Span,
+struct Part<'s> {
+    span: &'s Span,
     head: usize,
 }
 
@@ -56,7 +56,7 @@ impl Attention<'_> {
                 let taken = parts.par_iter().map(|part| self.prepared(given, *part)?.taken());
                 let taken = taken.collect::<candle_core::Result<Vec<Vec<f32>>>>()?;
                 for (part, taken) in parts.iter().zip(&taken) {
-                    self.put(&mut output, self.of_queries(*part), part.span, taken);
+                    self.add(&mut output, self.of_queries(*part), part.span.own(), taken);
                 }
             }
             Ok(())
@@ -75,9 +75,9 @@ impl Attention<'_> {
                 let slopes = parts.par_iter().map(|part| self.slopes(given, upper, *part));
                 let slopes = slopes.collect::<candle_core::Result<Vec<[Vec<f32>; 3]>>>()?;
                 for (part, [q, k, v]) in parts.iter().zip(&slopes) {
-                    self.put(&mut of_q, self.of_queries(*part), part.span, q);
-                    self.put(&mut of_k, self.of_keys(*part), part.span, k);
-                    self.put(&mut of_v, self.of_keys(*part), part.span, v);
+                    self.add(&mut of_q, self.of_queries(*part), part.span.own(), q);
+                    self.add(&mut of_k, self.of_keys(*part), part.span.places(), k);
+                    self.add(&mut of_v, self.of_keys(*part), part.span.places(), v);
                 }
             }
             Ok(())
@@ -86,9 +86,9 @@ impl Attention<'_> {
         Ok([tensor(of_q, q)?, tensor(of_k, k)?, tensor(of_v, v)?])
     }
 
-    fn parts(&self, spans: &[Span]) -> Vec<Part> {
+    fn parts<'s>(&self, spans: &'s [Span]) -> Vec<Part<'s>> {
         let keys = self.heads.keys;
-        spans.iter().flat_map(|span| (0..keys).map(move |head| Part { span: *span, head })).collect()
+        spans.iter().flat_map(|span| (0..keys).map(move |head| Part { span, head })).collect()
     }
 
     /// Heads of queries that share a head of keys.
@@ -96,32 +96,38 @@ impl Attention<'_> {
         self.heads.queries / self.heads.keys
     }
 
-    fn of_queries(&self, part: Part) -> Place {
+    fn of_queries(&self, part: Part<'_>) -> Place {
         (self.heads.queries, part.head * self.group())
     }
 
-    fn of_keys(&self, part: Part) -> Place {
+    fn of_keys(&self, part: Part<'_>) -> Place {
         (self.heads.keys, part.head)
     }
 
-    /// So many heads of a sequence, one behind the other: `[count × length, size]`.
-    fn take(&self, rows: &[f32], (all, first): Place, span: Span, count: usize) -> Vec<f32> {
+    /// So many heads of some tokens, one behind the other: `[count × tokens, size]`.
+    fn take(
+        &self,
+        rows: &[f32],
+        (all, first): Place,
+        tokens: impl Iterator<Item = usize> + Clone,
+        count: usize,
+    ) -> Vec<f32> {
         let size = self.heads.size;
-        let mut taken = Vec::with_capacity(count * span.length * size);
+        let mut taken = Vec::new();
         for head in first..first + count {
-            for token in span.start..span.start + span.length {
+            for token in tokens.clone() {
                 taken.extend_from_slice(&rows[(token * all + head) * size..][..size]);
             }
         }
         taken
     }
 
-    /// Puts heads back to where they were taken from.
-    fn put(&self, rows: &mut [f32], (all, first): Place, span: Span, heads: &[f32]) {
+    /// Adds heads to where they were taken from.
+    fn add(&self, rows: &mut [f32], (all, first): Place, tokens: impl Iterator<Item = usize> + Clone, heads: &[f32]) {
         let size = self.heads.size;
-        for (at, numbers) in heads.chunks_exact(size).enumerate() {
-            let (head, token) = (first + at / span.length, span.start + at % span.length);
-            rows[(token * all + head) * size..][..size].copy_from_slice(numbers);
+        let places = (first..all).flat_map(|head| tokens.clone().map(move |token| (token * all + head) * size));
+        for (place, numbers) in places.zip(heads.chunks_exact(size)) {
+            rows[place..place + size].iter_mut().zip(numbers).for_each(|(row, number)| *row += number);
         }
     }
 
@@ -129,35 +135,36 @@ impl Attention<'_> {
         (self.heads.size as f32).sqrt().recip()
     }
 
-    fn prepared(&self, [q, k, v]: [&[f32]; 3], part: Part) -> candle_core::Result<Prepared> {
+    fn prepared(&self, [q, k, v]: [&[f32]; 3], part: Part<'_>) -> candle_core::Result<Prepared> {
         let (span, size) = (part.span, self.heads.size);
-        let mut q = self.take(q, self.of_queries(part), span, self.group());
-        let mut k = self.take(k, self.of_keys(part), span, 1);
-        self.angles.turn(&mut q, span.length, 1.0);
-        self.angles.turn(&mut k, span.length, 1.0);
+        let mut q = self.take(q, self.of_queries(part), span.own(), self.group());
+        let mut k = self.take(k, self.of_keys(part), span.places(), 1);
+        let v = self.take(v, self.of_keys(part), span.places(), 1);
+        self.angles.turn(&mut q, (span.before.len(), span.length), 1.0);
+        self.angles.turn(&mut k, (0, span.seen()), 1.0);
         let rows = q.len() / size;
         let q = Tensor::from_vec(q, (rows, size), &Device::Cpu)?;
-        let k = Tensor::from_vec(k, (span.length, size), &Device::Cpu)?;
-        let v = Tensor::from_vec(self.take(v, self.of_keys(part), span, 1), (span.length, size), &Device::Cpu)?;
+        let k = Tensor::from_vec(k, (span.seen(), size), &Device::Cpu)?;
+        let v = Tensor::from_vec(v, (span.seen(), size), &Device::Cpu)?;
         let mut scores = product(&q, &k.t()?)?;
-        softmax(&mut scores, span.length, self.scale());
-        let weights = Tensor::from_vec(scores, (rows, span.length), &Device::Cpu)?;
+        softmax(&mut scores, span, self.scale());
+        let weights = Tensor::from_vec(scores, (rows, span.seen()), &Device::Cpu)?;
         Ok(Prepared { q, k, v, weights })
     }
 
-    fn slopes(&self, given: [&[f32]; 3], upper: &[f32], part: Part) -> candle_core::Result<[Vec<f32>; 3]> {
+    fn slopes(&self, given: [&[f32]; 3], upper: &[f32], part: Part<'_>) -> candle_core::Result<[Vec<f32>; 3]> {
         let (span, size) = (part.span, self.heads.size);
         let Prepared { q, k, v, weights } = self.prepared(given, part)?;
         let (rows, _) = q.dims2()?;
-        let upper = self.take(upper, self.of_queries(part), span, self.group());
+        let upper = self.take(upper, self.of_queries(part), span.own(), self.group());
         let upper = Tensor::from_vec(upper, (rows, size), &Device::Cpu)?;
         let of_v = product(&weights.t()?, &upper)?;
         let mut of_scores = product(&upper, &v.t()?)?;
-        with_floats(&weights, |weights| softmax_slopes(&mut of_scores, weights, span.length, self.scale()))?;
-        let of_scores = Tensor::from_vec(of_scores, (rows, span.length), &Device::Cpu)?;
+        with_floats(&weights, |weights| softmax_slopes(&mut of_scores, weights, span, self.scale()))?;
+        let of_scores = Tensor::from_vec(of_scores, (rows, span.seen()), &Device::Cpu)?;
         let (mut of_q, mut of_k) = (product(&of_scores, &k)?, product(&of_scores.t()?, &q)?);
-        self.angles.turn(&mut of_q, span.length, -1.0);
-        self.angles.turn(&mut of_k, span.length, -1.0);
+        self.angles.turn(&mut of_q, (span.before.len(), span.length), -1.0);
+        self.angles.turn(&mut of_k, (0, span.seen()), -1.0);
         Ok([of_q, of_k, of_v])
     }
 }
@@ -168,18 +175,19 @@ impl Prepared {
     }
 }
 
-fn square(span: &Span) -> usize {
-    span.length * span.length
+/// Scores of a head.
+fn scores(span: &Span) -> usize {
+    span.length * span.seen()
 }
 
 /// Sequences that are worked on together: so many that there are no more scores at a time than the longest one has.
 fn rounds(spans: &[Span]) -> Vec<&[Span]> {
-    let most = spans.iter().map(square).max().unwrap_or(0).max(TOGETHER);
+    let most = spans.iter().map(scores).max().unwrap_or(0).max(TOGETHER);
     let (mut rounds, mut rest) = (Vec::new(), spans);
     while !rest.is_empty() {
         let mut sum = 0;
         let fits = |span: &&Span| {
-            sum += square(span);
+            sum += scores(span);
             sum <= most
         };
         let (round, left) = rest.split_at(rest.iter().take_while(fits).count());
@@ -189,12 +197,16 @@ fn rounds(spans: &[Span]) -> Vec<&[Span]> {
     rounds
 }
 
-/// Softmax of scaled scores over what each query may see, in their place; what lies ahead becomes 0. Rows are queries of several
-/// heads, position after position.
-fn softmax(scores: &mut [f32], length: usize, scale: f32) {
-    let rows = scores.par_chunks_exact_mut(length).enumerate();
-    rows.with_min_len(PIECE.div_ceil(length)).for_each(|(row, scores)| {
-        let (seen, ahead) = scores.split_at_mut(row % length + 1);
+/// How much the query of a row may see. Rows are queries of several heads, position after position.
+fn visible(row: usize, span: &Span) -> usize {
+    span.before.len() + row % span.length + 1
+}
+
+/// Softmax of scaled scores over what each query may see, in their place; what lies ahead becomes 0.
+fn softmax(scores: &mut [f32], span: &Span, scale: f32) {
+    let rows = scores.par_chunks_exact_mut(span.seen()).enumerate();
+    rows.with_min_len(PIECE.div_ceil(span.seen())).for_each(|(row, scores)| {
+        let (seen, ahead) = scores.split_at_mut(visible(row, span));
         let most = seen.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let mut sum = 0f32;
         for score in seen.iter_mut() {
@@ -207,10 +219,10 @@ fn softmax(scores: &mut [f32], length: usize, scale: f32) {
 }
 
 /// Turns gradients of weights into those of their scores.
-fn softmax_slopes(slopes: &mut [f32], weights: &[f32], length: usize, scale: f32) {
-    let rows = slopes.par_chunks_exact_mut(length).zip(weights.par_chunks_exact(length)).enumerate();
-    rows.with_min_len(PIECE.div_ceil(length)).for_each(|(row, (slopes, weights))| {
-        let (seen, ahead) = slopes.split_at_mut(row % length + 1);
+fn softmax_slopes(slopes: &mut [f32], weights: &[f32], span: &Span, scale: f32) {
+    let rows = slopes.par_chunks_exact_mut(span.seen()).zip(weights.par_chunks_exact(span.seen())).enumerate();
+    rows.with_min_len(PIECE.div_ceil(span.seen())).for_each(|(row, (slopes, weights))| {
+        let (seen, ahead) = slopes.split_at_mut(visible(row, span));
         let along: f32 = weights.iter().zip(seen.iter()).map(|(weight, slope)| weight * slope).sum();
         for (slope, weight) in seen.iter_mut().zip(weights) {
             *slope = scale * weight * (*slope - along);
@@ -227,10 +239,11 @@ mod tests {
 
     const HEADS: Heads = Heads { queries: 4, keys: 2, size: 4 };
 
-    fn spans(lengths: &[usize]) -> Vec<Span> {
+    /// Sequences of those lengths, of which each begins with so many tokens of the first one.
+    fn spans(lengths: &[(usize, usize)]) -> Vec<Span> {
         let mut start = 0;
-        let of = |length: &usize| {
-            let span = Span { start, length: *length };
+        let of = |(length, shared): &(usize, usize)| {
+            let span = Span { start, length: *length, before: (0..*shared).collect() };
             start += length;
             span
         };
@@ -243,7 +256,7 @@ mod tests {
 
     #[test]
     fn given_sequences_then_the_gradients_of_queries_keys_and_values_are_the_slopes_of_what_is_taken() {
-        let (spans, tokens) = (spans(&[3, 1, 5]), 9);
+        let (spans, tokens) = (spans(&[(3, 0), (1, 0), (5, 0), (2, 3), (1, 2)]), 12);
         let angles = Frequencies::new(HEADS.size, 100.0, None).angles(5);
         let attention = Attention { heads: HEADS, spans: &spans, angles: &angles };
         let mut rng = Rng::of(7, &[]);
@@ -278,10 +291,12 @@ mod tests {
 
     #[test]
     fn given_long_and_short_sequences_then_no_more_are_worked_on_together_than_the_longest_one_has_scores() {
-        let lengths =
-            |lengths: &[usize]| -> Vec<usize> { rounds(&spans(lengths)).iter().map(|round| round.len()).collect() };
-        assert_eq!(lengths(&[40, 50, 60, 30]), [4]);
-        assert_eq!(lengths(&[1000, 600, 600, 10, 1000]), [1, 3, 1]);
-        assert!(lengths(&[]).is_empty());
+        let counts = |lengths: &[(usize, usize)]| -> Vec<usize> {
+            let spans = spans(lengths);
+            rounds(&spans).into_iter().map(<[Span]>::len).collect()
+        };
+        assert_eq!(counts(&[(40, 0), (50, 0), (60, 10), (30, 20)]), [4]);
+        assert_eq!(counts(&[(1000, 0), (600, 0), (600, 0), (10, 0), (900, 100)]), [1, 3, 1]);
+        assert!(counts(&[]).is_empty());
     }
 }

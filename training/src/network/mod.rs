@@ -2,7 +2,8 @@
 //! beside them.
 //!
 //! Sequences of a batch lie one behind the other without padding: everything but attention works on all tokens at once, and
-//! attention on each sequence alone, so that no token sees another sequence and positions start at 0 in each.
+//! attention on each sequence alone, so that no token sees another sequence and positions start at 0 in each. What several of them
+//! begin with is there once.
 //! (The fused operations of candle-nn have no backward and lose gradients without a word; those here bring their own.)
 //!
 //! On the CPU the way back through a layer is written out: candle's keeps what every operation gave, adds every gradient to zeros

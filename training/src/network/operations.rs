@@ -74,17 +74,6 @@ impl Operations {
     }
 }
 
-/// Softmax of scaled scores `[any, queries, length]` over what each query may see; queries lie position after position.
-fn composed_softmax(scores: &Tensor, scale: f64) -> candle_core::Result<Tensor> {
-    let (heads, queries, length) = scores.dims3()?;
-    let ahead = |at: usize| if at % length > at / length { f32::NEG_INFINITY } else { 0.0 };
-    let mask = Tensor::from_vec((0..length * length).map(ahead).collect(), (length, length), scores.device())?;
-    let scores = scores.reshape((heads, queries / length, length, length))?;
-    let seen = (scores * scale)?.broadcast_add(&mask)?;
-    let raised = seen.broadcast_sub(&seen.max_keepdim(D::Minus1)?.detach())?.exp()?;
-    raised.broadcast_div(&raised.sum_keepdim(D::Minus1)?)?.reshape((heads, queries, length))
-}
-
 /// The angles that the heads of a batch are turned by.
 pub(super) enum Rotation {
     /// For the operation of its own, by position.
@@ -105,8 +94,7 @@ impl Rotation {
             Rotation::Fused(angles) => Attention { heads, spans, angles }.forward([q, k, v]),
             Rotation::Composed { sin, cos } => {
                 let (q, k) = (composed_turn(q, sin, cos)?, composed_turn(k, sin, cos)?);
-                let of = |tensor: &Tensor, span: &Span| tensor.narrow(0, span.start, span.length);
-                let attend = |span: &Span| composed_attention([&of(&q, span)?, &of(&k, span)?, &of(v, span)?], heads);
+                let attend = |span: &Span| composed_attention([&q, &k, v], span, heads);
                 Tensor::cat(&spans.iter().map(attend).collect::<candle_core::Result<Vec<Tensor>>>()?, 0)
             }
         }
@@ -139,17 +127,30 @@ fn composed_turn(input: &Tensor, sin: &Tensor, cos: &Tensor) -> candle_core::Res
     Tensor::cat(&[first, second], 2)?.reshape((rows, width))
 }
 
-/// Attention of one sequence.
-fn composed_attention([q, k, v]: [&Tensor; 3], heads: Heads) -> candle_core::Result<Tensor> {
-    let (tokens, _) = q.dims2()?;
+/// What the tokens of a span take.
+fn composed_attention([q, k, v]: [&Tensor; 3], span: &Span, heads: Heads) -> candle_core::Result<Tensor> {
     let Heads { queries, keys, size } = heads;
-    let group = queries / keys;
+    let (group, own, seen) = (queries / keys, span.length, span.seen());
+    let places: Vec<u32> = span.places().map(|place| place as u32).collect();
+    let places = Tensor::from_vec(places, seen, q.device())?;
     // Queries that share keys lie behind each other, so that keys are not copied for each of them.
-    let q = q.reshape((tokens, keys, group, size))?.permute((1, 2, 0, 3))?.contiguous()?;
-    let q = q.reshape((keys, group * tokens, size))?;
-    let k = k.reshape((tokens, keys, size))?.permute((1, 2, 0))?.contiguous()?;
-    let v = v.reshape((tokens, keys, size))?.permute((1, 0, 2))?.contiguous()?;
-    let weights = composed_softmax(&q.matmul(&k)?, f64::from((size as f32).sqrt().recip()))?;
-    let taken = weights.matmul(&v)?.reshape((keys, group, tokens, size))?;
-    taken.permute((2, 0, 1, 3))?.contiguous()?.reshape((tokens, queries * size))
+    let q = q.narrow(0, span.start, own)?.reshape((own, keys, group, size))?.permute((1, 2, 0, 3))?.contiguous()?;
+    let q = q.reshape((keys, group * own, size))?;
+    let k = k.index_select(&places, 0)?.reshape((seen, keys, size))?.permute((1, 2, 0))?.contiguous()?;
+    let v = v.index_select(&places, 0)?.reshape((seen, keys, size))?.permute((1, 0, 2))?.contiguous()?;
+    let weights = composed_softmax(&q.matmul(&k)?, span, f64::from((size as f32).sqrt().recip()))?;
+    let taken = weights.matmul(&v)?.reshape((keys, group, own, size))?;
+    taken.permute((2, 0, 1, 3))?.contiguous()?.reshape((own, queries * size))
+}
+
+/// Softmax of scaled scores `[any, queries, seen]` over what each query may see; queries lie position after position.
+fn composed_softmax(scores: &Tensor, span: &Span, scale: f64) -> candle_core::Result<Tensor> {
+    let (heads, queries, seen) = scores.dims3()?;
+    let ahead = |at: usize| if at % seen > span.before.len() + at / seen { f32::NEG_INFINITY } else { 0.0 };
+    let mask: Vec<f32> = (0..span.length * seen).map(ahead).collect();
+    let mask = Tensor::from_vec(mask, (span.length, seen), scores.device())?;
+    let scores = scores.reshape((heads, queries / span.length, span.length, seen))?;
+    let scores = (scores * scale)?.broadcast_add(&mask)?;
+    let raised = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?.detach())?.exp()?;
+    raised.broadcast_div(&raised.sum_keepdim(D::Minus1)?)?.reshape((heads, queries, seen))
 }

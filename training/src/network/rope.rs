@@ -41,13 +41,13 @@ impl Angles {
         Ok((Tensor::from_vec(sin, shape, device)?, Tensor::from_vec(cos, shape, device)?))
     }
 
-    /// Turns heads of `length` positions each, one head behind the other, by the angles of their positions; `direction` -1 turns
-    /// back.
-    pub(super) fn turn(&self, heads: &mut [f32], length: usize, direction: f32) {
+    /// Turns heads of so many positions behind the first one, one head behind the other, by the angles of their positions;
+    /// `direction` -1 turns back.
+    pub(super) fn turn(&self, heads: &mut [f32], (first, count): (usize, usize), direction: f32) {
         for (at, head) in heads.chunks_exact_mut(2 * self.half).enumerate() {
-            let angles = &self.table[at % length * self.half..][..self.half];
-            let (first, second) = head.split_at_mut(self.half);
-            for ((x, y), (sin, cos)) in first.iter_mut().zip(second).zip(angles) {
+            let angles = &self.table[(first + at % count) * self.half..][..self.half];
+            let (lower, upper) = head.split_at_mut(self.half);
+            for ((x, y), (sin, cos)) in lower.iter_mut().zip(upper).zip(angles) {
                 let sin = sin * direction;
                 (*x, *y) = (*x * cos - *y * sin, *y * cos + *x * sin);
             }
