@@ -11,7 +11,7 @@ use crate::base::{Config, Measures};
 use crate::error::TrainingError;
 use crate::export::SEQUENCES;
 use crate::lora::{LoraSettings, Target};
-use crate::network::Memory;
+use crate::network::{Memory, rows_together};
 use crate::plan::{Method, Plan};
 use crate::reinforce::SAMPLES;
 
@@ -22,8 +22,8 @@ const FLOAT: u64 = 4;
 /// Copies of a trained number: itself, its gradient of a pass as it comes and as plain numbers, the sum over passes, two moments, the
 /// best one.
 const COPIES: u64 = 7;
-/// Rows that the head scores at a time, with their gradient and what the product packs.
-const HEAD_ROWS: u64 = 64 * 3;
+/// Copies of the scores that are there at a time: themselves, which become their gradient, and what products pack.
+const SCORES: u64 = 2;
 /// Matrices that are there while one is merged: itself, `B A`, its turned rows, the sum, and that in 16 bits with what packs it.
 const MERGING: u64 = 5;
 /// Copies of a matrix that is only written: as 16-bit floats, and what packs it.
@@ -232,7 +232,8 @@ fn moving_bytes(config: &Config, tokens: u64, longest: u64) -> u64 {
 }
 
 fn head_bytes(config: &Config, tokens: u64) -> u64 {
-    HEAD_ROWS * config.vocab as u64 * FLOAT + 4 * tokens * config.hidden as u64 * FLOAT
+    let rows = tokens.min(rows_together(config.vocab) as u64);
+    SCORES * rows * config.vocab as u64 * FLOAT + 4 * tokens * config.hidden as u64 * FLOAT
 }
 
 /// The peak of the export: the base beside the merged file as it grows, or beside the sequences that the two are compared by.

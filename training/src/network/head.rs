@@ -1,13 +1,26 @@
 //! From hidden states to the probabilities of tokens, and back. The scores of all tokens of the vocabulary are never held for
-//! more than a few rows at a time: for a large vocabulary they would be most of the memory.
+//! all rows at a time: for a large vocabulary they would be most of the memory.
 
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
 use super::product;
 
-/// Rows that are scored together: large enough that the product is fast, small enough that it stays in tens of megabytes.
-const ROWS: usize = 64;
+/// Scores that are there at a time, 40 MiB of them. Every product goes over the whole matrix of the vocabulary, so that few large
+/// ones are faster than many small ones.
+const SCORES: usize = 10 << 20;
+/// Rows that are scored together whatever the size of the vocabulary.
+const FEWEST: usize = 16;
+
+/// Rows that are scored together, at most.
+pub(crate) fn rows_together(vocabulary: usize) -> usize {
+    (SCORES / vocabulary.max(1)).max(FEWEST)
+}
+
+/// Rows of each product: all are about as large.
+fn rows_of_each(rows: usize, vocabulary: usize) -> usize {
+    rows.div_ceil(rows.div_ceil(rows_together(vocabulary)).max(1)).max(1)
+}
 
 /// Log probabilities of tokens, and their gradients.
 pub(crate) struct Scores {
@@ -31,8 +44,9 @@ pub(super) fn score(head: &Tensor, hidden: &Tensor, targets: &[u32], wanted: Wan
     let transposed = head.t()?;
     let mut log_probabilities = Vec::with_capacity(targets.len());
     let mut gradients = Vec::new();
-    for (chunk, targets) in targets.chunks(ROWS).enumerate() {
-        let from = chunk * ROWS;
+    let together = rows_of_each(targets.len(), vocabulary);
+    for (chunk, targets) in targets.chunks(together).enumerate() {
+        let from = chunk * together;
         let rows = hidden.narrow(0, from, targets.len())?.contiguous()?;
         let mut logits = product(&rows, &transposed)?;
         let rows = logits.par_chunks_exact_mut(vocabulary).zip(targets);
@@ -61,8 +75,9 @@ pub(super) fn composed_score(
     let (transposed, device) = (head.t()?, hidden.device());
     let mut log_probabilities = Vec::with_capacity(targets.len());
     let mut gradients = Vec::new();
-    for (chunk, targets) in targets.chunks(ROWS).enumerate() {
-        let (from, count) = (chunk * ROWS, targets.len());
+    let together = rows_of_each(targets.len(), vocabulary);
+    for (chunk, targets) in targets.chunks(together).enumerate() {
+        let (from, count) = (chunk * together, targets.len());
         let logits = hidden.narrow(0, from, count)?.contiguous()?.matmul(&transposed)?;
         let most = logits.max_keepdim(1)?;
         let raised = logits.broadcast_sub(&most)?.exp()?;
@@ -95,4 +110,38 @@ fn of_row(row: &mut [f32], target: usize, wanted: Wanted) -> candle_core::Result
         row[target] += 1.0;
     }
     Ok((f64::from(own - most) - sum.ln()) as f32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_any_number_of_rows_then_products_are_few_and_about_as_large() {
+        let together = rows_together(49_152);
+        assert_eq!((together, rows_together(151_936), rows_together(10_000_000)), (213, 69, FEWEST));
+        for (rows, each) in [(0, 1), (1, 1), (80, 80), (213, 213), (214, 107), (500, 167)] {
+            assert_eq!(rows_of_each(rows, 49_152), each, "{rows} rows");
+        }
+    }
+
+    #[test]
+    fn given_rows_that_are_scored_in_several_products_then_the_numbers_are_those_of_one() {
+        let vocabulary = SCORES / FEWEST;
+        let numbers = |count: usize, step: usize| -> Vec<f32> {
+            (0..count).map(|at| ((at * step) % 23) as f32 / 23.0 - 0.5).collect()
+        };
+        let head = Tensor::from_vec(numbers(2 * vocabulary, 7), (vocabulary, 2), &Device::Cpu).unwrap();
+        let hidden = Tensor::from_vec(numbers(2 * 17, 5), (17, 2), &Device::Cpu).unwrap();
+        let targets: Vec<u32> = (0..17).map(|at| at * 3).collect();
+        let all = score(&head, &hidden, &targets, Wanted::Gradients).unwrap();
+        let gradients = all.gradient.unwrap().to_vec2::<f32>().unwrap();
+        for (at, target) in targets.iter().enumerate() {
+            let row = hidden.narrow(0, at, 1).unwrap();
+            let one = score(&head, &row, &[*target], Wanted::Gradients).unwrap();
+            assert!((one.log_probabilities[0] - all.log_probabilities[at]).abs() < 1e-4, "row {at}");
+            let own = &one.gradient.unwrap().to_vec2::<f32>().unwrap()[0];
+            assert!(own.iter().zip(&gradients[at]).all(|(one, other)| (one - other).abs() < 1e-4), "row {at}");
+        }
+    }
 }

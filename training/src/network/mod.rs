@@ -23,6 +23,7 @@ mod rope;
 mod sample;
 
 pub(crate) use batch::Batch;
+pub(crate) use head::rows_together;
 pub(crate) use linear::AdapterWeights;
 pub(crate) use passes::{Memory, Network};
 pub(crate) use sample::Start;
