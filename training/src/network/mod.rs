@@ -60,7 +60,10 @@ fn with_three<T>([a, b, c]: [&Tensor; 3], read: impl FnOnce([&[f32]; 3]) -> T) -
 
 /// The numbers of `left · right`, which may be added to before they become a tensor.
 fn product(left: &Tensor, right: &Tensor) -> candle_core::Result<Vec<f32>> {
-    let ((rows, inner), (_, columns)) = (left.dims2()?, right.dims2()?);
+    let ((rows, inner), (depth, columns)) = (left.dims2()?, right.dims2()?);
+    if inner != depth {
+        candle_core::bail!("{rows} × {inner} numbers can't be multiplied by {depth} × {columns}")
+    }
     let (left, left_layout) = left.storage_and_layout();
     let (right, right_layout) = right.storage_and_layout();
     let (Storage::Cpu(left), Storage::Cpu(right)) = (&*left, &*right) else {
