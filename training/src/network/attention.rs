@@ -276,14 +276,14 @@ mod tests {
         let found = attention.backward(tensors(&given).each_ref(), &upper).unwrap();
         for (which, found) in found.iter().enumerate() {
             let found = found.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-            for at in 0..given[which].len() {
+            for (at, own) in found.iter().enumerate() {
                 let moved = |by: f32| {
                     let mut moved = given.clone();
                     moved[which][at] += by;
                     taken(&moved)
                 };
                 let slope = (moved(5e-3) - moved(-5e-3)) / 1e-2;
-                let own = f64::from(found[at]);
+                let own = f64::from(*own);
                 assert!((slope - own).abs() < 1e-3 + 1e-2 * own.abs(), "{which} {at}: {slope} and {own}");
             }
         }
