@@ -152,6 +152,12 @@ def test_a_training_that_is_killed_goes_on_and_its_model_chats(tuning):
     answer = tuning.post("/chat", {"provider": "local", "model": version["chat_model"], "stream": False, "temperature": 0, "max_tokens": 20,
                                    "messages": [{"role": "user", "content": "Name a city: Vienna"}]})
     assert answer.status == 200 and "CITY=" in json.dumps(answer.json), answer
+    # An agent is answered by it too; whether so small a model keeps to the agent's format is its own matter.
+    run_id = tuning.start_run("Name a city: Vienna", provider="local", model=version["chat_model"], temperature=0, max_iters=2, tools=[])
+    tuning.run_end(run_id, 300)
+    sums = {item["key"]: item for item in tuning.get("/usage?by=model").json["items"]}
+    own = sums[f"local/{version['chat_model']}"]
+    assert own["runs"] == 1 and own["usage"]["completion_tokens"] > 0, sums
     folder = tuning.folder / "adapter"
     done = tuning.cli("finetune", "export", "cities@1", "--to", str(folder))
     assert done.returncode == 0 and json.loads((folder / "adapter_config.json").read_text())["peft_type"] == "LORA"

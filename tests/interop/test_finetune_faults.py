@@ -17,6 +17,8 @@ from server import wait_for
 
 BASE = "tiny-llama"
 STEPS = 1500
+# Taken in a moment, so that kills fall on what comes after them.
+FEW = 20
 KILLS = 20
 
 
@@ -118,6 +120,27 @@ def test_killed_at_any_moment_a_training_comes_to_the_same(make):
     assert outcome(server, job_id) == wanted
     assert losses(server, job_id) == wanted_losses
     assert not (server.folder / "data/finetune" / job_id).exists(), "checkpoints of an ended training go"
+
+
+def test_killed_while_its_version_is_made_a_training_is_registered_once_and_whole(make):
+    calm = make("calm").start()
+    wanted = outcome(calm, begin(calm, FEW))
+    calm.stop()
+
+    draw, server = random.Random(41), make("made").start()
+    job_id = begin(server, FEW)
+    for _ in range(KILLS):
+        wait_for(lambda: job(server, job_id)["step"] == FEW or job(server, job_id)["status"] == "succeeded", 300, "the last step")
+        if job(server, job_id)["status"] == "succeeded":
+            break
+        time.sleep(draw.uniform(0, 0.5))  # while it is exported, tried, or told
+        server.kill()
+        server.start()
+    assert outcome(server, job_id) == wanted
+    models = server.folder / "models"
+    assert [path.name for path in models.iterdir() if "@" in path.name] == ["lamps@1"]
+    assert (models / "lamps@1/model.gguf").stat().st_size > 0
+    assert not list(models.glob(f".{job_id}*")), "nothing half-made is left"
 
 
 def send(server, name, content):

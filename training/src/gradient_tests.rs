@@ -8,6 +8,7 @@ use crate::base::Family;
 use crate::lora::{Adapter, LoraSettings, Target};
 use crate::network::{AdapterWeights, Batch, Memory, Network};
 use crate::testing::{base, config, plan, sequences};
+use crate::text::Encoded;
 
 /// An adapter whose `B` is not 0, so that every matrix has a gradient.
 fn adapter(family: Family, settings: &LoraSettings) -> Adapter {
@@ -36,12 +37,14 @@ type Dropout = Option<(f32, u64)>;
 const CASES: [(Family, Dropout); 3] = [(Family::Llama, None), (Family::Qwen2, None), (Family::Llama, Some((0.3, 9)))];
 
 /// Compares the gradient of every third number of every matrix with finite differences.
-fn check_slopes(network: &Network, (family, dropout): (Family, Dropout)) {
+fn check_slopes(network: &Network, case: (Family, Dropout)) {
+    check_slopes_of(network, &Batch::of(&sequences(3, 1)), case);
+}
+
+fn check_slopes_of(network: &Network, batch: &Batch, (family, dropout): (Family, Dropout)) {
     let adapter = adapter(family, &plan().lora);
-    let batch = Batch::of(&sequences(3, 1));
     let coefficients = vec![-1.0 / batch.rows.len() as f32; batch.rows.len()];
-    let found =
-        network.gradients(&batch, &adapter, dropout, Memory::Recompute, &|_| Some(coefficients.clone())).unwrap();
+    let found = network.gradients(batch, &adapter, dropout, Memory::Recompute, &|_| coefficients.clone()).unwrap();
     let step = 2e-3f32;
     for (variable, gradient) in adapter.variables().iter().zip(&found.1.0) {
         let gradient = gradient.flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -52,7 +55,7 @@ fn check_slopes(network: &Network, (family, dropout): (Family, Dropout)) {
                 let mut moved = before.clone();
                 moved[at] += offset;
                 variable.set(&Tensor::from_vec(moved, shape.clone(), &Device::Cpu).unwrap()).unwrap();
-                mean_loss(network, &batch, &adapter, dropout)
+                mean_loss(network, batch, &adapter, dropout)
             };
             let slope = (at_offset(step) - at_offset(-step)) / f64::from(2.0 * step);
             let own = f64::from(gradient[at]);
@@ -69,6 +72,54 @@ fn given_any_matrix_then_its_gradient_is_the_slope_of_the_loss() {
     }
 }
 
+/// Random sequences, and two that begin as the first one does; what the first one is taught is not taught to them.
+fn alike() -> Vec<Encoded> {
+    let mut all = sequences(3, 1);
+    for (shared, seed) in [(2, 5), (3, 6)] {
+        let other = sequences(1, seed).remove(0);
+        let ids = [&all[0].ids[..shared], other.ids.as_slice()].concat();
+        let taught = [vec![false; shared], other.taught].concat();
+        all.push(Encoded { ids, taught });
+    }
+    all
+}
+
+#[test]
+fn given_sequences_that_begin_alike_then_the_gradients_are_the_slopes_of_the_loss_with_either_operations() {
+    let batch = Batch::of(&alike());
+    assert!(batch.tokens.len() + 5 <= batch.given, "at least five tokens are shared");
+    check_slopes_of(&Network::new(base(Family::Llama)), &batch, (Family::Llama, None));
+    check_slopes_of(&Network::composed(base(Family::Qwen2)), &batch, (Family::Qwen2, None));
+}
+
+#[test]
+fn given_sequences_that_begin_alike_then_what_is_learned_is_the_sum_of_what_each_teaches_alone() {
+    for family in [Family::Llama, Family::Qwen2] {
+        let (network, adapter) = (Network::new(base(family)), adapter(family, &plan().lora));
+        let of = |sequences: &[Encoded]| {
+            let found =
+                network.gradients(&Batch::of(sequences), &adapter, None, Memory::Keep, &|logs| vec![0.1; logs.len()]);
+            let (logs, gradients) = found.unwrap();
+            let gradients = gradients.0.iter().map(|g| g.flatten_all().unwrap().to_vec1::<f32>().unwrap());
+            (logs, gradients.flatten().collect::<Vec<f32>>())
+        };
+        let all = alike();
+        let (logs, gradients) = of(&all);
+        let mut alone = (Vec::new(), vec![0f32; gradients.len()]);
+        for sequence in &all {
+            let (logs, gradients) = of(std::slice::from_ref(sequence));
+            alone.0.extend(logs);
+            alone.1.iter_mut().zip(gradients).for_each(|(sum, gradient)| *sum += gradient);
+        }
+        let near = |one: &[f32], other: &[f32]| {
+            one.iter().zip(other).all(|(one, other)| (one - other).abs() < 1e-5 * (1.0 + one.abs()))
+        };
+        assert_eq!(logs.len(), alone.0.len());
+        assert!(near(&logs, &alone.0), "{family:?}: {logs:?} {:?}", alone.0);
+        assert!(near(&gradients, &alone.1), "{family:?}: {gradients:?} {:?}", alone.1);
+    }
+}
+
 #[test]
 fn given_a_base_in_four_bits_then_the_gradients_beside_it_are_the_slopes_of_the_loss_with_either_operations() {
     for (family, dropout) in CASES {
@@ -82,11 +133,11 @@ fn given_a_base_in_four_bits_then_the_gradients_beside_it_are_the_slopes_of_the_
 fn given_the_operations_of_a_gpu_then_they_give_what_those_of_the_cpu_give() {
     for (family, dropout) in CASES {
         let adapter = adapter(family, &plan().lora);
-        let batch = Batch::of(&sequences(3, 6));
+        let batch = Batch::of(&alike());
         let coefficients: Vec<f32> = (0..batch.rows.len()).map(|at| 0.1 * at as f32 - 0.3).collect();
         for memory in [Memory::Keep, Memory::Recompute] {
             let of = |network: Network| {
-                let known = |_: Option<&[f32]>| Some(coefficients.clone());
+                let known = |_: &[f32]| coefficients.clone();
                 let found = network.gradients(&batch, &adapter, dropout, memory, &known).unwrap();
                 let gradients = found.1.0.iter().map(|g| g.flatten_all().unwrap().to_vec1::<f32>().unwrap());
                 (found.0, gradients.flatten().collect::<Vec<f32>>())
@@ -135,8 +186,7 @@ fn given_kept_or_recomputed_layers_then_the_gradients_are_the_same() {
     let batch = Batch::of(&sequences(2, 4));
     let coefficients = vec![1.0f32; batch.rows.len()];
     let of = |memory| {
-        let found =
-            network.gradients(&batch, &adapter, Some((0.2, 5)), memory, &|_| Some(coefficients.clone())).unwrap();
+        let found = network.gradients(&batch, &adapter, Some((0.2, 5)), memory, &|_| coefficients.clone()).unwrap();
         let gradients = found.1.0.iter().map(|g| g.flatten_all().unwrap().to_vec1::<f32>().unwrap());
         (found.0, gradients.collect::<Vec<_>>())
     };

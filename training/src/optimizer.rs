@@ -2,6 +2,7 @@
 //! plain numbers, so that it can be written down and gone on from exactly.
 
 use candle_core::{Device, Tensor, Var};
+use rayon::prelude::*;
 
 use crate::error::TrainingError;
 
@@ -55,8 +56,9 @@ impl AdamW {
         let correction2 = (1.0 - BETA2.powf(self.steps as f64)).sqrt() as f32;
         let (step_size, keep) = ((rate / correction1) as f32, (1.0 - rate * self.weight_decay) as f32);
         let (beta1, beta2) = (BETA1 as f32, BETA2 as f32);
-        let moments = self.first.iter_mut().zip(&mut self.second);
-        for ((variable, gradient), (first, second)) in variables.iter().zip(gradients).zip(moments) {
+        let moments = self.first.par_iter_mut().zip(self.second.par_iter_mut());
+        let moved = variables.par_iter().zip(gradients.par_iter()).zip(moments);
+        moved.try_for_each(|((variable, gradient), (first, second))| -> candle_core::Result<()> {
             let mut values = variable.flatten_all()?.to_vec1::<f32>()?;
             for (((value, g), m), v) in values.iter_mut().zip(gradient).zip(first).zip(second) {
                 *m += (g - *m) * (1.0 - beta1);
@@ -64,8 +66,8 @@ impl AdamW {
                 let denominator = v.sqrt() / correction2 + EPSILON;
                 *value = *value * keep - step_size * *m / denominator;
             }
-            variable.set(&Tensor::from_vec(values, variable.shape().clone(), &Device::Cpu)?)?;
-        }
+            variable.set(&Tensor::from_vec(values, variable.shape().clone(), &Device::Cpu)?)
+        })?;
         Ok(())
     }
 }

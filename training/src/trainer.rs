@@ -44,7 +44,7 @@ pub struct StepReport {
     pub learning_rate: f64,
     /// Length of its gradients before they were cut.
     pub gradient_norm: f64,
-    /// Tokens that went through the network.
+    /// Tokens of its examples; those that several of a pass begin with go through the network once.
     pub tokens: u64,
     /// How long it took.
     pub seconds: f64,
@@ -289,7 +289,7 @@ impl<'s> Session<'s> {
         let learning_rate = self.plan.schedule().rate(step);
         self.optimizer.step(self.adapter.variables(), &gradients, learning_rate)?;
         (self.state.step, self.state.loss) = (step, Some(loss));
-        let tokens = work.iter().map(|work| work.batch().tokens.len() as u64).sum();
+        let tokens = work.iter().map(|work| work.batch().given as u64).sum();
         let seconds = began.elapsed().as_secs_f64();
         let due = step.is_multiple_of(self.plan.eval_every) || step == self.plan.max_steps;
         let eval_loss = if due { self.look_back(watch)? } else { None };
@@ -323,7 +323,7 @@ impl<'s> Session<'s> {
             (Work::Sampled(rollout), _) => {
                 // Answers were drawn without dropout, and are scored as they were drawn.
                 let found = |logs: &[f32]| rollout.reinforced(logs, beta, whole.examples);
-                let coefficients = |logs: Option<&[f32]>| logs.map(|logs| found(logs).coefficients);
+                let coefficients = |logs: &[f32]| found(logs).coefficients;
                 let (logs, gradients) =
                     self.network.gradients(batch, &self.adapter, None, self.memory, &coefficients)?;
                 (rollout.loss(&logs, beta) / whole.examples as f64, gradients)
@@ -331,13 +331,13 @@ impl<'s> Session<'s> {
             (Work::Given(_), Examples::Sequences(_)) => {
                 let known = supervised(batch.rows.len(), whole.scored);
                 let (logs, gradients) =
-                    self.network.gradients(batch, &self.adapter, dropout, self.memory, &|_| Some(known.clone()))?;
+                    self.network.gradients(batch, &self.adapter, dropout, self.memory, &|_| known.clone())?;
                 (-sum(&logs) / whole.scored.max(1) as f64, gradients)
             }
             (Work::Given(_), Examples::Pairs(_)) => {
                 let reference = self.network.log_probabilities(batch, &AdapterWeights::default())?;
                 let found = |logs: &[f32]| preference(logs, &reference, &batch.sequence, beta, whole.examples);
-                let coefficients = |logs: Option<&[f32]>| logs.map(|logs| found(logs).coefficients);
+                let coefficients = |logs: &[f32]| found(logs).coefficients;
                 let (logs, gradients) =
                     self.network.gradients(batch, &self.adapter, dropout, self.memory, &coefficients)?;
                 (found(&logs).loss / whole.examples as f64, gradients)

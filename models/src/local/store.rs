@@ -355,9 +355,10 @@ fn kind_of(folder: &Path) -> Option<ModelKind> {
     if adapter::is_there(folder) {
         return Some(ModelKind::Chat);
     }
-    let complete =
-        ["config.json", "tokenizer.json", "model.safetensors"].iter().all(|file| folder.join(file).is_file());
-    if !complete {
+    let has = |file: &str| folder.join(file).is_file();
+    // Weights in several files can be trained on, and are no encoder's.
+    let has_weights = has("model.safetensors") || has("model.safetensors.index.json");
+    if !(has("config.json") && has("tokenizer.json") && has_weights) {
         return None;
     }
     let config: serde_json::Value = fs::read(folder.join("config.json"))

@@ -9,6 +9,7 @@ mod gguf;
 mod nf4;
 mod rows;
 mod safetensors;
+mod tensors;
 mod weight;
 
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ use crate::text::TextCodec;
 pub use config::{Config, Family};
 pub(crate) use gguf::GgufFile;
 pub(crate) use rows::{Way, permute};
+#[cfg(test)]
+pub(crate) use tensors::Tensors;
 pub(crate) use weight::Weight;
 
 /// Name of the GGUF file in a model's folder.
@@ -42,6 +45,18 @@ pub(crate) struct LayerWeights {
 }
 
 impl LayerWeights {
+    pub(crate) fn projection(&self, target: Target) -> &Projection {
+        match target {
+            Target::Q => &self.q,
+            Target::K => &self.k,
+            Target::V => &self.v,
+            Target::O => &self.o,
+            Target::Gate => &self.gate,
+            Target::Up => &self.up,
+            Target::Down => &self.down,
+        }
+    }
+
     /// Its projections, in the order of the network.
     pub(crate) fn projections(&self) -> [(Target, &Projection); 7] {
         [
@@ -91,8 +106,8 @@ pub struct BaseModel {
 }
 
 impl BaseModel {
-    /// Reads the model of a folder: `model.gguf`, or else `model.safetensors` with `config.json`, `tokenizer.json` and
-    /// `tokenizer_config.json`.
+    /// Reads the model of a folder: `model.gguf`, or else `model.safetensors`, in one file or in several that an index names, with
+    /// `config.json`, `tokenizer.json` and `tokenizer_config.json`.
     pub fn load(folder: &Path) -> Result<Self, TrainingError> {
         let gguf = folder.join(GGUF_FILE);
         let model = if gguf.is_file() { gguf::load(&gguf)? } else { safetensors::load(folder)? };

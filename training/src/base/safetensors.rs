@@ -1,17 +1,18 @@
-//! Models in Hugging Face's layout: `config.json`, `model.safetensors`, `tokenizer.json`, `tokenizer_config.json`.
+//! Models in Hugging Face's layout: `config.json`, `model.safetensors` or the files that an index names, `tokenizer.json`,
+//! `tokenizer_config.json`.
 
-use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::Tensor;
 use serde_json::Value;
 
+use super::tensors::{Tensors, files_of};
 use super::{BaseModel, Config, Family, LayerWeights, Projection, check_count};
 use crate::error::TrainingError;
 use crate::files;
 use crate::text::TextCodec;
 
-pub(super) const WEIGHTS: &str = "model.safetensors";
 const CONFIG: &str = "config.json";
 /// Bytes of a number, at most.
 const LARGEST_NUMBER: u64 = 8;
@@ -50,22 +51,28 @@ pub(super) fn config(folder: &Path) -> Result<Config, TrainingError> {
     Ok(config)
 }
 
-/// Refuses a file that can't be that of such a network, without reading it.
+/// Refuses files that can't be those of such a network, without reading them.
 pub(super) fn check_weights(folder: &Path, config: &Config) -> Result<(), TrainingError> {
-    let path = folder.join(WEIGHTS);
-    let bytes = std::fs::metadata(&path).map_err(TrainingError::io("reading", &path))?.len();
-    check_count(bytes / LARGEST_NUMBER, config).map_err(|reason| TrainingError::base(&path, reason))
+    let sizes = files_of(folder)?.iter().map(|path| size(path)).collect::<Result<Vec<u64>, _>>()?;
+    check_count(sizes.iter().sum::<u64>() / LARGEST_NUMBER, config)
+        .map_err(|reason| TrainingError::base(folder, reason))
+}
+
+fn size(path: &Path) -> Result<u64, TrainingError> {
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(TrainingError::base(path, "it is not there")),
+        found => Ok(found.map_err(TrainingError::io("reading", path))?.len()),
+    }
 }
 
 struct Weights<'p> {
     path: &'p Path,
-    tensors: HashMap<String, Tensor>,
+    tensors: Tensors,
 }
 
 impl Weights<'_> {
     fn maybe(&mut self, name: &str) -> Result<Option<Tensor>, TrainingError> {
-        let tensor = self.tensors.remove(name);
-        Ok(tensor.map(|tensor| tensor.to_dtype(DType::F32)).transpose()?)
+        self.tensors.take(name)
     }
 
     fn tensor(&mut self, name: &str) -> Result<Tensor, TrainingError> {
@@ -98,16 +105,15 @@ pub(super) fn load(folder: &Path) -> Result<BaseModel, TrainingError> {
     let config = config(folder)?;
     check_weights(folder, &config)?;
     let text = TextCodec::of_folder(folder)?;
-    let path = folder.join(WEIGHTS);
-    let tensors =
-        candle_core::safetensors::load(&path, &Device::Cpu).map_err(|error| TrainingError::base(&path, error))?;
-    let mut weights = Weights { path: &path, tensors };
+    let mut weights = Weights { path: folder, tensors: Tensors::open(folder)? };
+    // The largest one first: while it is read, it is there twice.
+    let embeddings = weights.tensor("model.embed_tokens.weight")?;
     let output = if config.own_output { Some(weights.tensor("lm_head.weight")?) } else { None };
     let layers = (0..config.layers).map(|layer| weights.layer(layer)).collect::<Result<Vec<_>, _>>()?;
     Ok(BaseModel {
         path: folder.to_path_buf(),
         text,
-        embeddings: weights.tensor("model.embed_tokens.weight")?,
+        embeddings,
         output,
         norm: weights.tensor("model.norm.weight")?,
         layers,
@@ -118,10 +124,15 @@ pub(super) fn load(folder: &Path) -> Result<BaseModel, TrainingError> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
     use std::fs::File;
+
+    use candle_core::{DType, Device};
+    use serde_json::{Map, json};
 
     use super::*;
     use crate::base::measure;
+    use crate::base::tensors::WEIGHTS;
     use crate::testing::{base, tensors_of, write_folder};
 
     #[test]
@@ -153,5 +164,75 @@ mod tests {
         for error in [measure(folder.path()).err().unwrap(), BaseModel::load(folder.path()).err().unwrap()] {
             assert_eq!(error.code(), "base_model_unusable", "{error}");
         }
+    }
+    /// Spreads the weights of a folder over two files.
+    fn spread(folder: &Path, tensors: &HashMap<String, Tensor>) {
+        let mut map = Map::new();
+        for number in 0..2 {
+            let file = format!("model-0000{}-of-00002.safetensors", number + 1);
+            let part = tensors.iter().filter(|(name, _)| name.len() % 2 == number);
+            let part: HashMap<String, Tensor> = part.map(|(name, tensor)| (name.clone(), tensor.clone())).collect();
+            map.extend(part.keys().map(|name| (name.clone(), json!(file))));
+            candle_core::safetensors::save(&part, folder.join(file)).unwrap();
+        }
+        std::fs::write(folder.join("model.safetensors.index.json"), json!({ "weight_map": map }).to_string()).unwrap();
+        std::fs::remove_file(folder.join(WEIGHTS)).unwrap();
+    }
+
+    #[test]
+    fn given_weights_in_several_files_then_they_are_read_and_a_file_that_is_not_there_is_named() {
+        let (folder, base) = (tempfile::tempdir().unwrap(), base(Family::Qwen2));
+        let halves = |tensor: &Tensor| tensor.to_dtype(DType::BF16).unwrap();
+        let tensors: HashMap<String, Tensor> =
+            tensors_of(&base).iter().map(|(name, tensor)| (name.clone(), halves(tensor))).collect();
+        write_folder(folder.path(), &base.config, &tensors);
+        spread(folder.path(), &tensors);
+        let read = BaseModel::load(folder.path()).unwrap();
+        let numbers = |tensor: &Tensor| {
+            let floats = tensor.to_dtype(DType::F32).unwrap().flatten_all().unwrap();
+            floats.to_vec1::<f32>().unwrap()
+        };
+        for (name, tensor) in tensors_of(&read) {
+            assert_eq!(numbers(&tensor), numbers(&tensors[&name]), "{name}");
+        }
+        let second = folder.path().join("model-00002-of-00002.safetensors");
+        std::fs::remove_file(&second).unwrap();
+        for error in [measure(folder.path()).err().unwrap(), BaseModel::load(folder.path()).err().unwrap()] {
+            assert!(error.to_string().contains("model-00002-of-00002.safetensors"), "{error}");
+            assert_eq!(error.code(), "base_model_unusable");
+        }
+        for map in [json!({ "lm_head.weight": "../model.safetensors" }), json!({ "lm_head.weight": 7 }), json!({})] {
+            let index = json!({ "weight_map": map }).to_string();
+            std::fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
+            assert_eq!(measure(folder.path()).err().unwrap().code(), "base_model_unusable");
+        }
+    }
+
+    #[test]
+    fn given_a_description_that_can_not_be_then_it_is_told_and_nothing_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let described = [
+            r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}"#,
+            r#"{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}"#,
+            r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}}"#,
+            r#"{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}"#,
+            r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[18446744073709551608,18446744073709551615]}}"#,
+            r#"{"a":7"#,
+        ];
+        let write = |text: &str, length: u64| {
+            let bytes = [length.to_le_bytes().as_slice(), text.as_bytes(), [0u8; 8].as_slice()].concat();
+            std::fs::write(folder.path().join(WEIGHTS), bytes).unwrap();
+            Tensors::open(folder.path()).err().map(|error| error.code())
+        };
+        for text in described {
+            assert_eq!(write(text, text.len() as u64), Some("base_model_unusable"), "{text}");
+        }
+        let right = r#"{"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I64"}}"#;
+        assert_eq!(write(right, 1 << 62), Some("base_model_unusable"));
+        assert_eq!(write(right, right.len() as u64), None);
+        let mut tensors = Tensors::open(folder.path()).unwrap();
+        let zeros = tensors.take("a").unwrap().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(zeros, [0.0, 0.0]);
+        assert!(tensors.take("a").unwrap().is_none() && tensors.take("b").unwrap().is_none());
     }
 }

@@ -30,15 +30,20 @@ pub struct RagSample {
 impl RagSample {
     /// Why a measure can't be taken of it, whoever judges.
     pub fn lacks(&self, metric: JudgedMetric) -> Option<&'static str> {
-        let (needs_contexts, needs_reference) = match metric {
-            JudgedMetric::Faithfulness => (true, false),
-            JudgedMetric::AnswerRelevancy => (false, false),
-            JudgedMetric::ContextPrecision | JudgedMetric::ContextRecall => (true, true),
+        let (needs_answer, needs_contexts, needs_reference) = match metric {
+            JudgedMetric::Faithfulness => (true, true, false),
+            JudgedMetric::AnswerRelevancy => (true, false, false),
+            JudgedMetric::ContextPrecision | JudgedMetric::ContextRecall => (false, true, true),
         };
+        // Asked about nothing, a judge makes something up.
+        if needs_answer && self.answer.trim().is_empty() {
+            return Some("its answer has no words");
+        }
         if needs_contexts && self.contexts.is_empty() {
             return Some("it has no contexts");
         }
-        (needs_reference && self.reference.is_none()).then_some("it has no reference")
+        let has_reference = self.reference.as_ref().is_some_and(|reference| !reference.trim().is_empty());
+        (needs_reference && !has_reference).then_some("it has no reference")
     }
 }
 
@@ -142,7 +147,7 @@ pub fn rag_samples(bytes: &[u8]) -> Result<Vec<RagSample>, DatasetError> {
             question: words("question")?,
             answer: words("answer")?,
             contexts: contexts.ok_or_else(fault)?,
-            reference: value["reference"].as_str().map(str::to_owned),
+            reference: if value["reference"].is_null() { None } else { Some(words("reference")?) },
         })
     })
 }
@@ -288,6 +293,15 @@ mod tests {
     }
 
     #[test]
+    fn given_an_answer_or_a_reference_without_words_then_no_judge_is_asked_about_it() {
+        let file = br#"{"question":"q","answer":" \n","contexts":["c"],"reference":" "}"#;
+        let sample = &rag_samples(file).unwrap()[0];
+        let lacks: Vec<_> = JudgedMetric::ALL.into_iter().map(|metric| sample.lacks(metric)).collect();
+        let (answer, reference) = (Some("its answer has no words"), Some("it has no reference"));
+        assert_eq!(lacks, [answer, answer, reference, reference]);
+    }
+
+    #[test]
     fn given_lines_that_are_no_samples_then_the_field_is_named() {
         let good = br#"{"question":"q","answer":"a","contexts":["c"]}"#;
         assert_eq!(rag_samples(good).unwrap()[0].reference, None);
@@ -295,6 +309,7 @@ mod tests {
             (&br#"{"answer":"a","contexts":["c"]}"#[..], "line 1.question"),
             (&br#"{"question":"q","answer":"a"}"#[..], "line 1.contexts"),
             (&br#"{"question":"q","answer":"a","contexts":[1]}"#[..], "line 1.contexts"),
+            (&br#"{"question":"q","answer":"a","contexts":["c"],"reference":7}"#[..], "line 1.reference"),
         ] {
             assert_eq!(rag_samples(file).unwrap_err().errors[0].place(), place);
         }

@@ -1,41 +1,58 @@
 //! From hidden states to the probabilities of tokens, and back. The scores of all tokens of the vocabulary are never held for
-//! more than a few rows at a time: for a large vocabulary they would be most of the memory.
+//! all rows at a time: for a large vocabulary they would be most of the memory.
 
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
-/// Rows that are scored together: large enough that the product is fast, small enough that it stays in tens of megabytes.
-const ROWS: usize = 64;
+use super::product;
 
-/// Log probabilities of tokens, and the gradient of their weighted sum.
+/// Scores that are there at a time, 40 MiB of them. Every product goes over the whole matrix of the vocabulary, so that few large
+/// ones are faster than many small ones.
+const SCORES: usize = 10 << 20;
+/// Rows that are scored together whatever the size of the vocabulary.
+const FEWEST: usize = 16;
+
+/// Rows that are scored together, at most.
+pub(crate) fn rows_together(vocabulary: usize) -> usize {
+    (SCORES / vocabulary.max(1)).max(FEWEST)
+}
+
+/// Rows of each product: all are about as large.
+fn rows_of_each(rows: usize, vocabulary: usize) -> usize {
+    rows.div_ceil(rows.div_ceil(rows_together(vocabulary)).max(1)).max(1)
+}
+
+/// Log probabilities of tokens, and their gradients.
 pub(crate) struct Scores {
     /// Natural logarithms, one for each target.
     pub(crate) log_probabilities: Vec<f32>,
-    /// Of the hidden states, where coefficients were given.
+    /// Gradients of each log probability by its own hidden state, where they were wanted: `[rows, hidden]`. Whoever knows by how much
+    /// a log probability counts multiplies its row, so that scores are computed once also where that depends on all of them.
     pub(crate) gradient: Option<Tensor>,
 }
 
-/// Scores `targets` by the hidden states `[rows, hidden]`. With `coefficients`, one a row, the gradient of
-/// `Σ coefficient · log probability` comes too.
-pub(super) fn score(
-    head: &Tensor,
-    hidden: &Tensor,
-    targets: &[u32],
-    coefficients: Option<&[f32]>,
-) -> candle_core::Result<Scores> {
+/// What is wanted of scores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    LogProbabilities,
+    Gradients,
+}
+
+/// Scores `targets` by the hidden states `[rows, hidden]`.
+pub(super) fn score(head: &Tensor, hidden: &Tensor, targets: &[u32], wanted: Wanted) -> candle_core::Result<Scores> {
     let (vocabulary, _) = head.dims2()?;
     let transposed = head.t()?;
     let mut log_probabilities = Vec::with_capacity(targets.len());
     let mut gradients = Vec::new();
-    for (chunk, targets) in targets.chunks(ROWS).enumerate() {
-        let from = chunk * ROWS;
+    let together = rows_of_each(targets.len(), vocabulary);
+    for (chunk, targets) in targets.chunks(together).enumerate() {
+        let from = chunk * together;
         let rows = hidden.narrow(0, from, targets.len())?.contiguous()?;
-        let mut logits = rows.matmul(&transposed)?.flatten_all()?.to_vec1::<f32>()?;
-        let weights = coefficients.map(|all| &all[from..from + targets.len()]);
-        let rows = logits.par_chunks_exact_mut(vocabulary).zip(targets).enumerate();
-        let found = rows.map(|(at, (row, target))| of_row(row, *target as usize, weights.map(|all| all[at])));
+        let mut logits = product(&rows, &transposed)?;
+        let rows = logits.par_chunks_exact_mut(vocabulary).zip(targets);
+        let found = rows.map(|(row, target)| of_row(row, *target as usize, wanted));
         log_probabilities.extend(found.collect::<candle_core::Result<Vec<f32>>>()?);
-        if coefficients.is_some() {
+        if wanted == Wanted::Gradients {
             gradients.push(Tensor::from_vec(logits, (targets.len(), vocabulary), &Device::Cpu)?.matmul(head)?);
         }
     }
@@ -48,7 +65,7 @@ pub(super) fn composed_score(
     head: &Tensor,
     hidden: &Tensor,
     targets: &[u32],
-    coefficients: Option<&[f32]>,
+    wanted: Wanted,
 ) -> candle_core::Result<Scores> {
     let (vocabulary, _) = head.dims2()?;
     // A GPU would read past the row without a word.
@@ -58,8 +75,9 @@ pub(super) fn composed_score(
     let (transposed, device) = (head.t()?, hidden.device());
     let mut log_probabilities = Vec::with_capacity(targets.len());
     let mut gradients = Vec::new();
-    for (chunk, targets) in targets.chunks(ROWS).enumerate() {
-        let (from, count) = (chunk * ROWS, targets.len());
+    let together = rows_of_each(targets.len(), vocabulary);
+    for (chunk, targets) in targets.chunks(together).enumerate() {
+        let (from, count) = (chunk * together, targets.len());
         let logits = hidden.narrow(0, from, count)?.contiguous()?.matmul(&transposed)?;
         let most = logits.max_keepdim(1)?;
         let raised = logits.broadcast_sub(&most)?.exp()?;
@@ -67,18 +85,18 @@ pub(super) fn composed_score(
         let places = Tensor::from_slice(targets, (count, 1), device)?;
         let logs = ((logits.gather(&places, 1)? - most)? - sum.log()?)?;
         log_probabilities.extend(logs.flatten_all()?.to_vec1::<f32>()?);
-        if let Some(all) = coefficients {
-            let weights = Tensor::from_slice(&all[from..from + count], (count, 1), device)?;
-            let spread = raised.broadcast_div(&sum)?.broadcast_mul(&weights.neg()?)?;
-            gradients.push(spread.scatter_add(&places, &weights, 1)?.matmul(head)?);
+        if wanted == Wanted::Gradients {
+            let spread = raised.broadcast_div(&sum)?.neg()?;
+            let ones = Tensor::ones((count, 1), spread.dtype(), device)?;
+            gradients.push(spread.scatter_add(&places, &ones, 1)?.matmul(head)?);
         }
     }
     let gradient = if gradients.is_empty() { None } else { Some(Tensor::cat(&gradients, 0)?) };
     Ok(Scores { log_probabilities, gradient })
 }
 
-/// The log probability of `target` by a row of scores, which become their gradient where a coefficient is given.
-fn of_row(row: &mut [f32], target: usize, coefficient: Option<f32>) -> candle_core::Result<f32> {
+/// The log probability of `target` by a row of scores, which become its gradient where that is wanted.
+fn of_row(row: &mut [f32], target: usize, wanted: Wanted) -> candle_core::Result<f32> {
     let Some(own) = row.get(target).copied() else { candle_core::bail!("token {target} is not in the vocabulary") };
     let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0f64;
@@ -86,10 +104,44 @@ fn of_row(row: &mut [f32], target: usize, coefficient: Option<f32>) -> candle_co
         *score = (*score - most).exp();
         sum += f64::from(*score);
     }
-    if let Some(coefficient) = coefficient {
-        let factor = -coefficient / sum as f32;
+    if wanted == Wanted::Gradients {
+        let factor = -1.0 / sum as f32;
         row.iter_mut().for_each(|score| *score *= factor);
-        row[target] += coefficient;
+        row[target] += 1.0;
     }
     Ok((f64::from(own - most) - sum.ln()) as f32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_any_number_of_rows_then_products_are_few_and_about_as_large() {
+        let together = rows_together(49_152);
+        assert_eq!((together, rows_together(151_936), rows_together(10_000_000)), (213, 69, FEWEST));
+        for (rows, each) in [(0, 1), (1, 1), (80, 80), (213, 213), (214, 107), (500, 167)] {
+            assert_eq!(rows_of_each(rows, 49_152), each, "{rows} rows");
+        }
+    }
+
+    #[test]
+    fn given_rows_that_are_scored_in_several_products_then_the_numbers_are_those_of_one() {
+        let vocabulary = SCORES / FEWEST;
+        let numbers = |count: usize, step: usize| -> Vec<f32> {
+            (0..count).map(|at| ((at * step) % 23) as f32 / 23.0 - 0.5).collect()
+        };
+        let head = Tensor::from_vec(numbers(2 * vocabulary, 7), (vocabulary, 2), &Device::Cpu).unwrap();
+        let hidden = Tensor::from_vec(numbers(2 * 17, 5), (17, 2), &Device::Cpu).unwrap();
+        let targets: Vec<u32> = (0..17).map(|at| at * 3).collect();
+        let all = score(&head, &hidden, &targets, Wanted::Gradients).unwrap();
+        let gradients = all.gradient.unwrap().to_vec2::<f32>().unwrap();
+        for (at, target) in targets.iter().enumerate() {
+            let row = hidden.narrow(0, at, 1).unwrap();
+            let one = score(&head, &row, &[*target], Wanted::Gradients).unwrap();
+            assert!((one.log_probabilities[0] - all.log_probabilities[at]).abs() < 1e-4, "row {at}");
+            let own = &one.gradient.unwrap().to_vec2::<f32>().unwrap()[0];
+            assert!(own.iter().zip(&gradients[at]).all(|(one, other)| (one - other).abs() < 1e-4), "row {at}");
+        }
+    }
 }

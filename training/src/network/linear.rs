@@ -4,11 +4,10 @@
 use std::collections::HashMap;
 
 use candle_core::backend::BackendStorage;
-use candle_core::{CpuStorage, CudaStorage, CustomOp1, CustomOp3, Device, Layout, Shape, Storage, Tensor};
-use rayon::prelude::*;
+use candle_core::{CpuStorage, CudaStorage, CustomOp1, Device, Layout, Shape, Storage, Tensor};
 
-use super::PIECE;
 use super::operations::Operations;
+use super::{add_scaled, product, with_floats};
 use crate::base::{Projection, Weight};
 use crate::lora::Target;
 use crate::rng::Rng;
@@ -45,85 +44,82 @@ impl CustomOp1 for Frozen {
     }
 }
 
-/// `x Wᵀ + scale · (x' Aᵀ) Bᵀ`, where `x'` is `x` without what is dropped. As one operation it keeps nothing but its output;
-/// what the way back needs of the adapter's narrow middle is computed again.
-struct Adapted {
+/// `x Wᵀ + scale · (x' Aᵀ) Bᵀ`, where `x'` is `x` without what is dropped.
+fn adapted(
+    input: &Tensor,
+    weight: &Weight,
+    (a, b): (&Tensor, &Tensor),
+    (scale, dropped): (f64, Option<&Dropped>),
+) -> candle_core::Result<Tensor> {
+    let mut output = product(input, &weight.floats()?.t()?)?;
+    let narrow = seen(input, dropped)?.matmul(&a.t()?)?;
+    let added = product(&narrow, &b.t()?)?;
+    add_scaled(&mut output, scale as f32, &added);
+    Tensor::from_vec(output, (input.dim(0)?, b.dim(0)?), &Device::Cpu)
+}
+
+/// What an adapter sees of its input.
+fn seen(input: &Tensor, dropped: Option<&Dropped>) -> candle_core::Result<Tensor> {
+    match dropped {
+        Some(dropped) => {
+            let seen = with_floats(input, |input| dropped.from(input))?;
+            Tensor::from_vec(seen, input.shape().clone(), &Device::Cpu)
+        }
+        None => Ok(input.clone()),
+    }
+}
+
+/// The same of operations that every device has. `A` and `B` may lie on another one: their gradients find back.
+fn composed(
+    input: &Tensor,
     frozen: Frozen,
-    scale: f64,
+    (a, b): (&Tensor, &Tensor),
+    (scale, dropped): (f64, Option<&Dropped>),
+) -> candle_core::Result<Tensor> {
+    let device = input.device();
+    let (a, b) = (a.to_device(device)?, b.to_device(device)?);
+    let seen = match dropped {
+        Some(dropped) => (input * dropped.mask(input.dims2()?)?.to_device(device)?)?,
+        None => input.clone(),
+    };
+    let added = (seen.matmul(&a.t()?)?.matmul(&b.t()?)? * scale)?;
+    input.apply_op1(frozen)? + added
+}
+
+/// What goes back through an adapter to the input of its projection.
+pub(super) struct Beside {
+    /// The gradient of the adapter's narrow middle.
+    middle: Tensor,
+    a: Tensor,
     dropped: Option<Dropped>,
 }
 
-impl CustomOp3 for Adapted {
-    fn name(&self) -> &'static str {
-        "adapted-linear"
-    }
-
-    fn cpu_fwd(
-        &self,
-        input: &CpuStorage,
-        layout: &Layout,
-        a: &CpuStorage,
-        a_layout: &Layout,
-        b: &CpuStorage,
-        b_layout: &Layout,
-    ) -> candle_core::Result<(CpuStorage, Shape)> {
-        let (mut output, shape) = self.frozen.cpu_fwd(input, layout)?;
-        let seen = match &self.dropped {
-            Some(dropped) => Some(CpuStorage::F32(dropped.from(super::floats(input, layout)?))),
-            None => None,
-        };
-        let seen_layout = Layout::contiguous(layout.shape());
-        let seen = seen.as_ref().map_or((input, layout), |seen| (seen, &seen_layout));
-        let (narrow, narrow_shape) = times_transposed(seen, (a, a_layout))?;
-        let (added, _) = times_transposed((&narrow, &Layout::contiguous(narrow_shape)), (b, b_layout))?;
-        let (CpuStorage::F32(output), CpuStorage::F32(added)) = (&mut output, &added) else {
-            candle_core::bail!("a linear map is not of 32-bit floats")
-        };
-        let scale = self.scale as f32;
-        output.par_chunks_mut(PIECE).zip(added.par_chunks(PIECE)).for_each(|(output, added)| {
-            output.iter_mut().zip(added).for_each(|(output, added)| *output += scale * added);
-        });
-        Ok((CpuStorage::F32(std::mem::take(output)), shape))
-    }
-
-    fn bwd(
-        &self,
-        input: &Tensor,
-        a: &Tensor,
-        b: &Tensor,
-        _: &Tensor,
-        gradient: &Tensor,
-    ) -> candle_core::Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let (input, a, b) = (input.detach(), a.detach(), b.detach());
-        let gradient = gradient.contiguous()?;
-        let mask = self.dropped.as_ref().map(|dropped| dropped.mask(input.dims2()?)).transpose()?;
-        let seen = match &mask {
-            Some(mask) => (&input * mask)?,
-            None => input,
-        };
-        let narrow = (seen.matmul(&a.t()?)? * self.scale)?;
-        let upper = (gradient.matmul(&b)? * self.scale)?;
-        let mut through = upper.matmul(&a)?;
-        if let Some(mask) = mask {
-            through = (through * mask)?;
-        }
-        let of_input = (gradient.matmul(&self.frozen.weight.floats()?)? + through)?;
-        Ok((Some(of_input), Some(upper.t()?.matmul(&seen)?), Some(gradient.t()?.matmul(&narrow)?)))
+impl Beside {
+    /// The adapter's part of the input's gradient.
+    pub(super) fn input(&self) -> candle_core::Result<Vec<f32>> {
+        let through = product(&self.middle, &self.a)?;
+        Ok(match &self.dropped {
+            Some(dropped) => dropped.from(&through),
+            None => through,
+        })
     }
 }
 
-impl Adapted {
-    /// The same of operations that every device has. `A` and `B` may lie on another one: their gradients find back.
-    fn composed(self, input: &Tensor, a: &Tensor, b: &Tensor) -> candle_core::Result<Tensor> {
-        let device = input.device();
-        let (a, b) = (a.to_device(device)?, b.to_device(device)?);
-        let seen = match &self.dropped {
-            Some(dropped) => (input * dropped.mask(input.dims2()?)?.to_device(device)?)?,
-            None => input.clone(),
-        };
-        let added = (seen.matmul(&a.t()?)?.matmul(&b.t()?)? * self.scale)?;
-        input.apply_op1(self.frozen)? + added
-    }
+/// Gradients of a projection's adapter, where it has one: of `A` and `B`, and what goes on to its input. `upper` is the gradient of
+/// what the projection gave.
+pub(super) fn adapter_back(
+    input: &Tensor,
+    upper: &Tensor,
+    place: (usize, Target),
+    adapter: &AdapterWeights,
+) -> candle_core::Result<Option<([Tensor; 2], Beside)>> {
+    let Some((a, b)) = adapter.pairs.get(&place) else { return Ok(None) };
+    let dropped = adapter.dropped(place);
+    let seen = seen(input, dropped.as_ref())?;
+    let narrow = (seen.matmul(&a.t()?)? * adapter.scale)?;
+    let middle = (upper.matmul(b)? * adapter.scale)?;
+    let matrices = [middle.t()?.matmul(&seen)?, upper.t()?.matmul(&narrow)?];
+    Ok(Some((matrices, Beside { middle, a: a.clone(), dropped })))
 }
 
 /// `x Mᵀ` for rows `x` and the rows of a matrix `M`.
@@ -147,6 +143,12 @@ pub(crate) struct AdapterWeights {
     pub(crate) dropout: Option<(f32, u64)>,
 }
 
+impl AdapterWeights {
+    fn dropped(&self, place: (usize, Target)) -> Option<Dropped> {
+        self.dropout.map(|(part, seed)| Dropped { part, seed, place })
+    }
+}
+
 /// A projection of a layer with its adapter, where it has one.
 pub(super) fn project(
     input: &Tensor,
@@ -156,17 +158,17 @@ pub(super) fn project(
     operations: Operations,
 ) -> candle_core::Result<Tensor> {
     let input = input.contiguous()?;
-    let frozen = Frozen { weight: projection.weight.clone() };
+    let frozen = || Frozen { weight: projection.weight.clone() };
     let output = match adapter.pairs.get(&place) {
         Some((a, b)) => {
-            let dropped = adapter.dropout.map(|(part, seed)| Dropped { part, seed, place });
-            let adapted = Adapted { frozen, scale: adapter.scale, dropped };
+            let dropped = adapter.dropped(place);
+            let how = (adapter.scale, dropped.as_ref());
             match operations {
-                Operations::Fused => input.apply_op3(a, b, adapted)?,
-                Operations::Composed => adapted.composed(&input, a, b)?,
+                Operations::Fused => adapted(&input, &projection.weight, (a, b), how)?,
+                Operations::Composed => composed(&input, frozen(), (a, b), how)?,
             }
         }
-        None => input.apply_op1(frozen)?,
+        None => input.apply_op1(frozen())?,
     };
     match &projection.bias {
         Some(bias) => output.broadcast_add(bias),

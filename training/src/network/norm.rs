@@ -65,3 +65,9 @@ pub(super) fn rms_norm(input: &Tensor, weight: &Tensor, epsilon: f64) -> candle_
     let weight = weight.to_vec1::<f32>()?;
     input.contiguous()?.apply_op1(RmsNorm { weight, epsilon: epsilon as f32 })
 }
+
+/// The gradient of `input`, where that of its norm is `upper`.
+pub(super) fn slopes(input: &Tensor, weight: &Tensor, epsilon: f64, upper: &[f32]) -> candle_core::Result<Vec<f32>> {
+    let norm = RmsNorm { weight: weight.to_vec1::<f32>()?, epsilon: epsilon as f32 };
+    with_floats(input, |input| norm.slopes(input, upper))
+}

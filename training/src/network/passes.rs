@@ -7,9 +7,10 @@ use std::sync::Arc;
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
 
+use super::backward::Pulled;
 use super::batch::Batch;
-use super::head::Scores;
-use super::layer::{Pass, forward};
+use super::head::Wanted;
+use super::layer::{Kept, Layer, Pass};
 use super::linear::AdapterWeights;
 use super::operations::Operations;
 use super::rope::Frequencies;
@@ -26,8 +27,8 @@ pub(crate) enum Memory {
     Recompute,
 }
 
-/// How much the score of each target counts, when the scores are known and when they are not yet.
-type Coefficients<'c> = dyn Fn(Option<&[f32]>) -> Option<Vec<f32>> + 'c;
+/// How much each log probability counts in what is learned, by all of them.
+type Coefficients<'c> = dyn Fn(&[f32]) -> Vec<f32> + 'c;
 
 /// Gradients of an adapter's matrices, in their order.
 pub(crate) struct Gradients(pub(crate) Vec<Tensor>);
@@ -39,10 +40,26 @@ pub(crate) struct Network {
     operations: Operations,
 }
 
-/// A layer's input, and its output where it was kept.
-struct Step {
+/// What there is of a layer for the way back.
+enum Step {
+    /// Its input: all else is computed again.
+    Input(Tensor),
+    /// What the way back that is written out reads.
+    Kept(Kept),
+    /// What candle's way back goes through.
+    Recorded(Recorded),
+}
+
+/// A layer's input, and its output, which knows what it was computed from.
+struct Recorded {
     input: Tensor,
-    output: Option<Tensor>,
+    output: Tensor,
+}
+
+/// An adapter's matrices as candle's way back finds them, and without one.
+struct Adapters {
+    tracked: AdapterWeights,
+    plain: AdapterWeights,
 }
 
 impl Network {
@@ -84,8 +101,8 @@ impl Network {
     /// The last hidden states, before their norm, without a way back.
     pub(super) fn hidden(&self, batch: &Batch, adapter: &AdapterWeights) -> candle_core::Result<Tensor> {
         let pass = self.pass(batch)?;
-        let mut layers = self.base.layers.iter().enumerate();
-        layers.try_fold(self.embed(batch)?, |x, layer| Ok(forward(&x, layer, &pass, adapter)?.detach()))
+        let mut layers = 0..self.base.layers.len();
+        layers.try_fold(self.embed(batch)?, |x, number| Ok(self.layer(number, &pass, adapter).forward(x)?.detach()))
     }
 
     /// Log probabilities of the tokens that are scored.
@@ -94,7 +111,10 @@ impl Network {
             return Ok(Vec::new());
         }
         let hidden = self.scored(&self.hidden(batch, adapter)?, batch)?;
-        Ok(self.operations.score(self.base.head(), &hidden, &batch.targets, None)?.log_probabilities)
+        Ok(self
+            .operations
+            .score(self.base.head(), &hidden, &batch.targets, Wanted::LogProbabilities)?
+            .log_probabilities)
     }
 
     /// Scores of all tokens of the vocabulary behind each row that is scored.
@@ -104,8 +124,7 @@ impl Network {
         Ok(hidden.matmul(&self.base.head().t()?)?)
     }
 
-    /// Log probabilities, and the gradients of `Σ coefficient · log probability`. `coefficients` gives them for the log
-    /// probabilities, or for nothing where they do not depend on them.
+    /// Log probabilities, and the gradients of `Σ coefficient · log probability`, where coefficients count as constants.
     pub(crate) fn gradients(
         &self,
         batch: &Batch,
@@ -115,30 +134,27 @@ impl Network {
         coefficients: &Coefficients<'_>,
     ) -> Result<(Vec<f32>, Gradients), TrainingError> {
         let pass = self.pass(batch)?;
-        let tracked = adapter.weights(true, dropout);
-        let plain = adapter.weights(false, dropout);
-        let Steps { steps, last } = self.forward(batch, &pass, (&tracked, &plain), memory)?;
+        let adapters = Adapters { tracked: adapter.weights(true, dropout), plain: adapter.weights(false, dropout) };
+        let (steps, last) = self.forward(batch, &pass, &adapters, memory)?;
         let last = Var::from_tensor(&last)?;
         let hidden = self.scored(last.as_tensor(), batch)?;
-        let scores = self.scores(&hidden.detach(), batch, coefficients)?;
-        let Some(upper) = scores.gradient else {
+        let wanted = Wanted::Gradients;
+        let scores = self.operations.score(self.base.head(), &hidden.detach(), &batch.targets, wanted)?;
+        let Some(slopes) = scores.gradient else {
             return Err(TrainingError::Compute("a batch teaches nothing".to_owned()));
         };
+        let upper = weighted(&slopes, coefficients(&scores.log_probabilities))?;
         let mut found: Vec<Option<Tensor>> = vec![None; adapter.variables().len()];
         // What comes out of a store may hold on to everything that it was computed from; detached, it does not.
         let mut gradient = pull(&hidden, &upper)?.remove(last.as_tensor()).map(|gradient| gradient.detach());
+        drop((hidden, last));
         for (number, step) in steps.into_iter().enumerate().rev() {
             let Some(upper) = gradient.take() else { break };
-            let output = match step.output {
-                Some(output) => output,
-                None => forward(&step.input, (number, &self.base.layers[number]), &pass, &tracked)?,
-            };
-            let mut store = pull(&output, &upper)?;
-            for at in adapter.of_layer(number) {
-                let own = store.remove(adapter.variables()[at].as_tensor());
-                found[at] = own.map(|gradient| gradient.detach());
+            let pulled = self.back(number, step, &upper, (&pass, &adapters, adapter))?;
+            for (at, own) in adapter.of_layer(number).zip(pulled.own) {
+                found[at] = Some(own);
             }
-            gradient = store.remove(&step.input).map(|gradient| gradient.detach());
+            gradient = pulled.input;
         }
         // An operation without a backward would lose gradients without a word: every matrix must have one.
         let all = found.into_iter().collect::<Option<Vec<Tensor>>>();
@@ -146,45 +162,91 @@ impl Network {
         Ok((scores.log_probabilities, Gradients(all)))
     }
 
+    fn layer<'l>(&'l self, number: usize, pass: &'l Pass<'l>, adapter: &'l AdapterWeights) -> Layer<'l> {
+        Layer { number, weights: &self.base.layers[number], adapter, pass }
+    }
+
+    /// What there is of each layer for the way back, and the last hidden states.
     fn forward(
         &self,
         batch: &Batch,
         pass: &Pass<'_>,
-        (tracked, plain): (&AdapterWeights, &AdapterWeights),
+        adapters: &Adapters,
         memory: Memory,
-    ) -> candle_core::Result<Steps> {
+    ) -> candle_core::Result<(Vec<Step>, Tensor)> {
         let mut last = self.embed(batch)?;
         let mut steps = Vec::with_capacity(self.base.layers.len());
-        for (number, weights) in self.base.layers.iter().enumerate() {
-            // Nothing below the first layer is trained.
-            let input = if number == 0 { last } else { Var::from_tensor(&last)?.into_inner() };
-            let (output, kept) = match memory {
-                Memory::Keep => {
-                    let output = forward(&input, (number, weights), pass, tracked)?;
-                    (output.detach(), Some(output))
+        for number in 0..self.base.layers.len() {
+            let plain = self.layer(number, pass, &adapters.plain);
+            let (step, output) = match (memory, pass.operations) {
+                (Memory::Recompute, _) => {
+                    let output = plain.forward(last.clone())?;
+                    (Step::Input(last), output)
                 }
-                Memory::Recompute => (forward(&input.detach(), (number, weights), pass, plain)?, None),
+                (Memory::Keep, Operations::Fused) => {
+                    let kept = plain.keep(last)?;
+                    let output = plain.output(&kept)?;
+                    (Step::Kept(kept), output)
+                }
+                (Memory::Keep, Operations::Composed) => {
+                    let recorded = record(self.layer(number, pass, &adapters.tracked), &last)?;
+                    let output = recorded.output.detach();
+                    (Step::Recorded(recorded), output)
+                }
             };
-            steps.push(Step { input, output: kept });
+            steps.push(step);
             last = output;
         }
-        Ok(Steps { steps, last })
+        Ok((steps, last))
     }
 
-    fn scores(&self, hidden: &Tensor, batch: &Batch, coefficients: &Coefficients<'_>) -> candle_core::Result<Scores> {
-        let score = |known: Option<&[f32]>| self.operations.score(self.base.head(), hidden, &batch.targets, known);
-        if let Some(known) = coefficients(None) {
-            return score(Some(&known));
+    /// What comes back through a layer.
+    fn back(
+        &self,
+        number: usize,
+        step: Step,
+        upper: &Tensor,
+        (pass, adapters, adapter): (&Pass<'_>, &Adapters, &Adapter),
+    ) -> candle_core::Result<Pulled> {
+        let plain = self.layer(number, pass, &adapters.plain);
+        let wants_input = number > 0;
+        match (step, pass.operations) {
+            (Step::Kept(kept), _) => plain.backward(&kept, upper, wants_input),
+            (Step::Input(input), Operations::Fused) => plain.backward(&plain.keep(input)?, upper, wants_input),
+            (Step::Input(input), Operations::Composed) => {
+                let recorded = record(self.layer(number, pass, &adapters.tracked), &input)?;
+                drop(input);
+                recorded.pull(number, upper, adapter)
+            }
+            (Step::Recorded(recorded), _) => recorded.pull(number, upper, adapter),
         }
-        let first = score(None)?;
-        let found = coefficients(Some(&first.log_probabilities));
-        score(found.as_deref())
     }
 }
 
-struct Steps {
-    steps: Vec<Step>,
-    last: Tensor,
+/// A layer whose way back candle knows.
+fn record(layer: Layer<'_>, input: &Tensor) -> candle_core::Result<Recorded> {
+    // Nothing below the first layer is trained.
+    let input = if layer.number == 0 { input.clone() } else { Var::from_tensor(input)?.into_inner() };
+    let output = layer.forward(input.clone())?;
+    Ok(Recorded { input, output })
+}
+
+impl Recorded {
+    fn pull(self, number: usize, upper: &Tensor, adapter: &Adapter) -> candle_core::Result<Pulled> {
+        let mut store = pull(&self.output, upper)?;
+        let mut take = |tensor: &Tensor| store.remove(tensor).map(|gradient| gradient.detach());
+        let own = adapter.of_layer(number).map(|at| take(adapter.variables()[at].as_tensor()));
+        let Some(own) = own.collect::<Option<Vec<Tensor>>>() else {
+            candle_core::bail!("a trained matrix of layer {number} got no gradient")
+        };
+        Ok(Pulled { input: take(&self.input), own })
+    }
+}
+
+/// Rows of gradients, each times what it counts.
+fn weighted(slopes: &Tensor, coefficients: Vec<f32>) -> candle_core::Result<Tensor> {
+    let rows = coefficients.len();
+    slopes.broadcast_mul(&Tensor::from_vec(coefficients, (rows, 1), slopes.device())?)
 }
 
 /// Gradients of everything below `output`, whose own gradient is `upper`.

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use candle_core::{CpuStorage, CustomOp1, Device, Layout, Shape, Tensor};
-
-use super::floats;
+use candle_core::{Device, Tensor};
 
 /// Frequencies of a head's pairs.
 #[derive(Debug, Clone)]
@@ -42,53 +40,17 @@ impl Angles {
         let shape = (positions.len(), 1, self.half);
         Ok((Tensor::from_vec(sin, shape, device)?, Tensor::from_vec(cos, shape, device)?))
     }
-}
 
-struct Rope {
-    angles: Angles,
-    positions: Arc<Vec<u32>>,
-    /// 1 to turn, -1 to turn back.
-    direction: f32,
-}
-
-impl CustomOp1 for Rope {
-    fn name(&self) -> &'static str {
-        "rope"
-    }
-
-    fn cpu_fwd(&self, input: &CpuStorage, layout: &Layout) -> candle_core::Result<(CpuStorage, Shape)> {
-        let (_, width) = layout.shape().dims2()?;
-        let input = floats(input, layout)?;
-        let half = self.angles.half;
-        let mut output = vec![0f32; input.len()];
-        for ((row, out), position) in
-            input.chunks_exact(width).zip(output.chunks_exact_mut(width)).zip(self.positions.iter())
-        {
-            let from = *position as usize * half;
-            let angles = &self.angles.table[from..from + half];
-            for (head, out) in row.chunks_exact(2 * half).zip(out.chunks_exact_mut(2 * half)) {
-                for (pair, (sin, cos)) in angles.iter().enumerate() {
-                    let (x, y, sin) = (head[pair], head[pair + half], sin * self.direction);
-                    out[pair] = x * cos - y * sin;
-                    out[pair + half] = y * cos + x * sin;
-                }
+    /// Turns heads of so many positions behind the first one, one head behind the other, by the angles of their positions;
+    /// `direction` -1 turns back.
+    pub(super) fn turn(&self, heads: &mut [f32], (first, count): (usize, usize), direction: f32) {
+        for (at, head) in heads.chunks_exact_mut(2 * self.half).enumerate() {
+            let angles = &self.table[(first + at % count) * self.half..][..self.half];
+            let (lower, upper) = head.split_at_mut(self.half);
+            for ((x, y), (sin, cos)) in lower.iter_mut().zip(upper).zip(angles) {
+                let sin = sin * direction;
+                (*x, *y) = (*x * cos - *y * sin, *y * cos + *x * sin);
             }
         }
-        Ok((CpuStorage::F32(output), layout.shape().clone()))
     }
-
-    fn bwd(&self, _: &Tensor, _: &Tensor, gradient: &Tensor) -> candle_core::Result<Option<Tensor>> {
-        turn(gradient, &self.angles, &self.positions, -self.direction).map(Some)
-    }
-}
-
-/// Turns every head of every row by the angles of its position; `direction` -1 turns back.
-pub(super) fn turn(
-    input: &Tensor,
-    angles: &Angles,
-    positions: &Arc<Vec<u32>>,
-    direction: f32,
-) -> candle_core::Result<Tensor> {
-    let rope = Rope { angles: angles.clone(), positions: positions.clone(), direction };
-    input.contiguous()?.apply_op1(rope)
 }

@@ -59,8 +59,7 @@ impl Network {
     }
 
     fn last(&self, batch: &Batch, adapter: &AdapterWeights) -> candle_core::Result<Tensor> {
-        let last: Vec<u32> = batch.spans.iter().map(|span| (span.start + span.length - 1) as u32).collect();
-        self.normed(&self.hidden(batch, adapter)?, &last)
+        self.normed(&self.hidden(batch, adapter)?, &batch.ends)
     }
 }
 

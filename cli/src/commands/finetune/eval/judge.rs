@@ -197,9 +197,55 @@ mod tests {
     /// One statement, or a verdict on one.
     fn reply_to(body: &Value) -> Value {
         let prompt = body["messages"][0]["content"].as_str().unwrap();
-        let text = if prompt.starts_with("Break") { "[\"a statement\"]" } else { "[1]" };
-        let usage = json!({ "prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2 });
-        json!({ "text": text, "model": "m", "finish_reason": "stop", "usage": usage })
+        said(if prompt.starts_with("Break") { "[\"a statement\"]" } else { "[1]" })
+    }
+
+    fn usage() -> Value {
+        json!({ "prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2 })
+    }
+
+    fn said(text: &str) -> Value {
+        json!({ "text": text, "model": "m", "finish_reason": "stop", "usage": usage() })
+    }
+
+    /// Of an answer's two statements one is supported, of a reference's three two are, the second of two documents helps, and of two
+    /// questions that the answer answers one is the one that was asked.
+    fn judged(body: &Value) -> Value {
+        let prompt = body["messages"][0]["content"].as_str().unwrap();
+        said(if prompt.starts_with("Break") && prompt.contains("wanted") {
+            r#"["a", "b", "c"]"#
+        } else if prompt.starts_with("Break") {
+            r#"["a", "b"]"#
+        } else if prompt.contains("list of 3 numbers") {
+            "[1, 1, 0]"
+        } else if prompt.starts_with("For each statement") {
+            "[1, 0]"
+        } else if prompt.starts_with("For each context") {
+            "[0, 1]"
+        } else {
+            r#"["asked", "not asked"]"#
+        })
+    }
+
+    #[tokio::test]
+    async fn given_what_a_judge_says_then_each_measure_is_the_number_of_its_definition() {
+        let chat = |Json(body): Json<Value>| std::future::ready(Json(judged(&body)));
+        let vectors = json!([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]]);
+        let embedded = json!({ "model": "e", "dimensions": 2, "vectors": vectors, "truncated": 0, "usage": usage() });
+        let embed = move || std::future::ready(Json(embedded.clone()));
+        let client = Client::InProcess(Router::new().route("/chat", post(chat)).route("/embed", post(embed)));
+        let judge = Judge::new(&client, None, None);
+        let sample = RagSample {
+            line: 1,
+            question: "asked".to_owned(),
+            answer: "said".to_owned(),
+            contexts: vec!["c".to_owned(), "d".to_owned()],
+            reference: Some("wanted".to_owned()),
+        };
+        for (metric, wanted) in JudgedMetric::ALL.into_iter().zip([0.5, 0.5, 0.5, 2.0 / 3.0]) {
+            let Ok(found) = judge.measure(metric, &sample).await else { panic!("{metric:?} is unscored") };
+            assert!((found - wanted).abs() < 1e-6, "{metric:?}: {found}");
+        }
     }
 
     async fn faithfulness(client: &Client) -> Result<f64, Fault> {

@@ -170,3 +170,20 @@ fn ragas_shown(report: &JudgedReport) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use riverrun_training::evaluate::JudgedMetric;
+
+    use super::*;
+
+    #[test]
+    fn given_samples_that_a_judge_could_not_score_then_they_are_in_the_denominator_and_told_with_their_reason() {
+        let metric = JudgedMetric::Faithfulness;
+        let taken = vec![(1, metric, Ok(1.0)), (2, metric, Err("no JSON list".to_owned())), (3, metric, Ok(0.5))];
+        let text = ragas_shown(&JudgedReport::of(3, taken));
+        assert!(text.contains("0.7500") && text.contains("2/3"), "{text}");
+        assert!(text.contains("line 2: faithfulness is unscored: no JSON list"), "{text}");
+        assert!(text.contains("0/3"), "what nobody could score is told too: {text}");
+    }
+}
