@@ -345,6 +345,9 @@ await step("runs are found by what they are, and branches of one stand below eac
 	await page.getByRole("button", { name: "fork after step 3" }).click();
 	const branches = page.getByRole("region", { name: "Branches" });
 	await branches.getByText(/from step 3/).waitFor();
+	await counted(branches.getByText("succeeded", { exact: true }), 2);
+	const beside = await branches.evaluate((panel) => panel.scrollWidth - panel.clientWidth);
+	assert.ok(beside <= 0, `the branches are ${beside} pixels wider than their panel`);
 	await accessibleEverywhere("branches of a run");
 	await shot("branches");
 });

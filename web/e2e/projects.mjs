@@ -30,6 +30,8 @@ await step("it is analyzed, and the report has figures, charts and findings", as
 	await page.getByRole("button", { name: "Analyze", exact: true }).click();
 	await page.getByRole("heading", { name: "By severity" }).waitFor({ timeout: ANALYZES_MS });
 	await page.getByRole("heading", { name: "Figures" }).waitFor();
+	// The list says the same as the project that is open.
+	await page.getByRole("region", { name: "Projects" }).getByText("analyzed", { exact: true }).waitFor();
 	await page
 		.getByText(/app\.py/)
 		.first()
