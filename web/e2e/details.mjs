@@ -49,6 +49,10 @@ await step("a supervisor routes, and its node says to whom", async () => {
 	await ended("supervisor", "succeeded");
 	const { items } = await json("/runs?limit=1");
 	await agent("supervisor").getByText(`→ ${items[0].agent}`).waitFor();
+	const cut = await agent("supervisor")
+		.getByLabel("name of the agent")
+		.evaluate((field) => field.scrollWidth - field.clientWidth);
+	assert.ok(cut <= 0, `${cut} pixels of the name are cut off`);
 	await shot("routed");
 });
 
@@ -277,6 +281,28 @@ await step("whoever wants less motion sees none", async () => {
 	await page.emulateMedia({ reducedMotion: null });
 	await ended("react", "succeeded");
 });
+
+await step(
+	"a canvas begins at the top of the view, and a node that is clicked comes out from behind the settings",
+	async () => {
+		const note = { id: "n", kind: "note", x: -560, y: 0, data: { text: "Far left." } };
+		await imported(canvas([note, node("react", "Wait.")]));
+		const boxOf = (selector) => page.locator(selector).boundingBox();
+		const middle = (await boxOf(".react-flow")).height / 2;
+		await page.waitForFunction((most) => {
+			const view = document.querySelector(".react-flow").getBoundingClientRect();
+			const one = document.querySelector('.react-flow__node[data-id="a"]')?.getBoundingClientRect();
+			return one && one.top - view.top < most;
+		}, middle / 2);
+		await agent("react").getByText("react", { exact: true }).first().click();
+		await page.getByRole("complementary", { name: "settings" }).waitFor();
+		await page.waitForFunction(() => {
+			const one = document.querySelector('.react-flow__node[data-id="a"]').getBoundingClientRect();
+			return one.right <= document.querySelector('aside[aria-label="settings"]').getBoundingClientRect().left;
+		});
+		await shot("beside-the-settings");
+	},
+);
 
 await step("a node that is dragged into a group is in it, and undo takes it out", async () => {
 	await imported(

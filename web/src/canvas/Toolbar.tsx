@@ -62,6 +62,7 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 		>
 			<Input
 				aria-label="name of the canvas"
+				title={document.name}
 				className="min-w-0 max-w-44 grow basis-24 border-transparent font-semibold max-lg:max-w-32"
 				value={document.name}
 				maxLength={120}
