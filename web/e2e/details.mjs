@@ -368,6 +368,15 @@ await step("runs are found by what they are, and branches of one stand below eac
 	await page.getByText("No run is like this.").waitFor();
 	await page.getByLabel("status").selectOption("succeeded");
 	await runs.first().waitFor();
+	const namespace = page.getByLabel("namespace", { exact: true });
+	for (const [name, found] of [
+		["elsewhere", page.getByText("No run is like this.")],
+		["default", runs.first()],
+	]) {
+		await namespace.fill(name);
+		await namespace.press("Enter");
+		await found.waitFor();
+	}
 	await page.getByRole("button", { name: "fork after step 3" }).click();
 	const branches = page.getByRole("region", { name: "Branches" });
 	await branches.getByText(/from step 3/).waitFor();
