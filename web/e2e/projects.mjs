@@ -107,7 +107,7 @@ await step("linters that an analysis may use are listed with what is there", asy
 		await linters
 			.getByRole("listitem")
 			.filter({ has: page.getByText(name, { exact: true }) })
-			.getByText(status, { exact: true })
+			.getByText(status === "path" ? "on this machine" : status, { exact: true })
 			.waitFor();
 	await accessibleEverywhere("linters");
 	await shot("linters");

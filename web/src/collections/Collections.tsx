@@ -134,7 +134,7 @@ function Documents({
 						<td>
 							<Status of={one.status} />
 						</td>
-						<td className="text-right tabular-nums">{one.chunks}</td>
+						<td className="tabular-nums">{one.chunks}</td>
 						<td className="text-soft text-xs">{moment(one.updated_at)}</td>
 					</tr>
 				))}

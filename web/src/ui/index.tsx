@@ -226,7 +226,7 @@ export function Table({ head, children }: { head: ReactNode[]; children: ReactNo
 						))}
 					</tr>
 				</thead>
-				<tbody className="[&>tr]:border-line [&>tr]:border-t [&>tr]:align-top [&_td]:py-1 [&_td]:pr-3">
+				<tbody className="[&>tr]:border-line [&>tr]:border-t [&>tr]:align-baseline [&_td]:py-1 [&_td]:pr-3">
 					{children}
 				</tbody>
 			</table>
