@@ -56,7 +56,7 @@ await step("a template is run by a real model, a reload in the middle loses noth
 	await shot("local-run");
 });
 
-await step("what it writes is seen while it writes, and it is stopped", async () => {
+await step("a run is stopped while its model is at work", async () => {
 	await node.getByLabel("task").fill("Write a long story about a river. Use no tool.");
 	await run();
 	await node.getByRole("button", { name: "stop", exact: true }).click();

@@ -14,6 +14,7 @@ import {
 	SelectionMode,
 	useReactFlow,
 	useStore,
+	useStoreApi,
 } from "@xyflow/react";
 import clsx from "clsx";
 import { type CSSProperties, type DragEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
@@ -60,6 +61,7 @@ function Workspace() {
 	const home = useSession((s) => homeNamespace(s.session));
 	const { load, connect, remove, select, amend, nudge, settle, add, say } = useCanvas.getState();
 	const flow = useReactFlow();
+	const view = useStoreApi();
 	const [searching, setSearching] = useState(false);
 	const beforeDrag = useRef<CanvasDocument | null>(null);
 	const dragged = useRef<ReadonlySet<string>>(new Set());
@@ -84,8 +86,12 @@ function Workspace() {
 	}, [notice, say]);
 
 	useEffect(() => {
-		if (shown > 0) void flow.fitView({ maxZoom: 1, padding: 0.15 }).then(() => toTop(flow));
-	}, [flow, shown]);
+		if (shown === 0) return;
+		// The settings of what was selected have gone with it: React Flow hears of the place they leave only with the next frame.
+		const { domNode } = view.getState();
+		if (domNode) view.setState({ width: domNode.clientWidth, height: domNode.clientHeight });
+		void flow.fitView({ maxZoom: 1, padding: 0.15 }).then(() => toTop(flow));
+	}, [flow, view, shown]);
 
 	const far = useStore(isFar);
 	const reach = useStore(reachOf);
