@@ -194,35 +194,48 @@ function toolNode() {
 	return { id: "t", kind: "tool", x: -300, y: 0, data: { tool: "calculator" } };
 }
 
-await step("what a model writes is words: nothing of it is markup, a link or a picture", async () => {
-	const hostile = [
-		'<img src=x onerror="window.hacked=1">',
-		"<script>window.hacked=1</script>",
-		'<a href="https://elsewhere.example/">here</a>',
-		"![seen](https://elsewhere.example/seen.png)",
-		"[click](javascript:window.hacked=1)",
-		"https://elsewhere.example/",
-	].join(" ");
-	const task = says(
-		"web-hostile",
-		{ thought: hostile, tool: "calculator", arguments: { expression: "1 + 1" } },
-		{ thought: "enough", tool: "answer", arguments: {} },
-		hostile,
-	);
-	await imported(canvas([node("react", task), toolNode()], [{ from: "t", to: "a" }]));
-	await run("react");
-	await ended("react", "succeeded");
-	const { items } = await json("/runs?limit=1");
-	const { answer } = await json(`/runs/${items[0].run_id}`);
-	// The answer itself is disarmed already; the page takes what is left of it as words, too.
-	assert.ok(answer.includes("img src=x") && answer.includes("![seen]"), answer);
-	const shown = agent("react").locator('[aria-live="polite"]');
-	await shown.getByText("elsewhere.example").first().waitFor();
-	assert.equal(await shown.textContent(), answer);
-	await counted(page.locator("main").locator("img, script, a[href*=elsewhere], a[href^=javascript]"), 0);
-	assert.equal(await page.evaluate(() => window.hacked), undefined);
-	await shot("hostile-answer");
-});
+await step(
+	"what a model writes is words: nothing of it is markup, a picture, or a link before it is asked for",
+	async () => {
+		const hostile = [
+			'<img src=x onerror="window.hacked=1">',
+			"<script>window.hacked=1</script>",
+			'<a href="https://elsewhere.example/">here</a>',
+			"![seen](https://elsewhere.example/seen.png)",
+			"[click](javascript:window.hacked=1)",
+			"https://elsewhere.example/",
+		].join(" ");
+		const task = says(
+			"web-hostile",
+			{ thought: hostile, tool: "calculator", arguments: { expression: "1 + 1" } },
+			{ thought: "enough", tool: "answer", arguments: {} },
+			hostile,
+		);
+		await imported(canvas([node("react", task), toolNode()], [{ from: "t", to: "a" }]));
+		await run("react");
+		await ended("react", "succeeded");
+		const { items } = await json("/runs?limit=1");
+		const { answer } = await json(`/runs/${items[0].run_id}`);
+		// The answer itself is disarmed already; the page takes what is left of it as words, too.
+		assert.ok(answer.includes("img src=x") && answer.includes("![seen]"), answer);
+		const shown = agent("react").locator('[aria-live="polite"]');
+		await shown.getByText("elsewhere.example").first().waitFor();
+		assert.equal(await shown.textContent(), answer);
+		await counted(page.locator("main").locator("img, script, a[href*=elsewhere], a[href^=javascript]"), 0);
+		assert.equal(await page.evaluate(() => window.hacked), undefined);
+		// An address is no link before somebody asks for one, and then it says where it leads.
+		await shown.getByRole("button", { name: "https://elsewhere.example/", exact: true }).first().click();
+		const asked = page.getByRole("dialog", { name: "Open an address" });
+		const link = asked.getByRole("link", { name: "Open elsewhere.example" });
+		await link.waitFor();
+		assert.equal(await link.getAttribute("href"), "https://elsewhere.example/");
+		assert.equal(await link.getAttribute("rel"), "noopener noreferrer");
+		await accessibleEverywhere("an address of a model");
+		await page.keyboard.press("Escape");
+		await asked.waitFor({ state: "detached" });
+		await shot("hostile-answer");
+	},
+);
 
 await step(
 	"text is seen on its node while a model writes it, and a lost connection goes on behind the last step",

@@ -180,7 +180,11 @@ function Workspace() {
 						}}
 						onNodeDragStop={endDrag}
 						// The settings of the node come with the next frame, and may lie over it.
-						onNodeClick={(_, { id }) => requestAnimationFrame(() => bringIntoView(flow, id))}
+						onNodeClick={(event, { id }) => {
+							// A click in a dialog that a node has opened comes here, too.
+							const isOnNode = event.target instanceof Element && event.currentTarget.contains(event.target);
+							if (isOnNode) requestAnimationFrame(() => bringIntoView(flow, id));
+						}}
 						onConnect={({ source, target }) => {
 							tapped.current = null;
 							connect(source, target);

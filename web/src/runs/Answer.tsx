@@ -7,6 +7,7 @@ import { addressOf } from "@/documents/DocumentPage";
 import { DocumentReader } from "@/documents/DocumentReader";
 import { Dialog } from "@/ui";
 import { answerParts } from "./fold";
+import { ModelText } from "./ModelText";
 
 type Props = {
 	text: string;
@@ -15,7 +16,7 @@ type Props = {
 	namespace: string;
 };
 
-/** An answer as words and numbers that open their source. Model output is text here, never markup. */
+/** An answer as words, numbers that open their source, and addresses that ask before they are opened. Model output is text here, never markup. */
 export function Answer({ text, citations, namespace }: Props) {
 	const [open, setOpen] = useState<CitationView | null>(null);
 	return (
@@ -23,7 +24,7 @@ export function Answer({ text, citations, namespace }: Props) {
 			{answerParts(text, citations).map((part, at) =>
 				"text" in part ? (
 					// biome-ignore lint/suspicious/noArrayIndexKey: the parts of a text have no other name
-					<span key={at}>{part.text}</span>
+					<ModelText key={at} text={part.text} />
 				) : (
 					<button
 						// biome-ignore lint/suspicious/noArrayIndexKey: the parts of a text have no other name
