@@ -86,6 +86,56 @@ await step("an agent reads the collection that is connected, and its source open
 	await page.keyboard.press("Escape");
 });
 
+await step("an answer has the form that its Markdown gives it, and a number in a table opens its source", async () => {
+	const answer = [
+		"## Fees",
+		"",
+		"| what | euros |",
+		"|---|--:|",
+		`| **winch launch** | ${FEE.slice(0, -1)} [1]. |`,
+		"",
+		"1. *Wait* for the winch.",
+		"   - `cable` on",
+		"",
+		"```",
+		"fees[1] = 12",
+		"```",
+	].join("\n");
+	const task = says(
+		"web-formatted",
+		{ thought: "look", tool: "knowledge_search", arguments: { query: "winch launch cost" } },
+		{ thought: "enough", tool: "answer", arguments: {} },
+		answer,
+	);
+	const collection = { id: "c", kind: "collection", x: -400, y: 0, data: { collection: "club" } };
+	await imported(
+		canvas([node("react", `${task} What does a winch launch cost?`), collection], [{ from: "c", to: "a" }]),
+	);
+	const before = await page.locator("main").getByRole("heading").count();
+	await run("react");
+	await ended("react", "succeeded");
+	const shown = agent("react").locator('[aria-live="polite"]');
+	await shown.getByRole("columnheader", { name: /^euros/ }).waitFor();
+	await shown.locator("td strong").getByText("winch launch", { exact: true }).waitFor();
+	await shown.locator("ol > li em").getByText("Wait", { exact: true }).waitFor();
+	await shown.locator("ol ul > li code").getByText("cable", { exact: true }).waitFor();
+	await shown.locator("pre").getByText("fees[1] = 12", { exact: true }).waitFor();
+	await shown.getByText("Fees", { exact: true }).waitFor();
+	// The outline of the page is the same, whatever a model writes.
+	await counted(page.locator("main").getByRole("heading"), before);
+	await accessibleEverywhere("an answer with a form");
+	await shot("formatted-answer");
+	await shown
+		.locator("td")
+		.getByRole("button", { name: /^source 1/ })
+		.first()
+		.click();
+	const marked = page.getByRole("dialog").locator("mark");
+	await marked.waitFor();
+	assert.equal(await marked.textContent(), FEE);
+	await page.keyboard.press("Escape");
+});
+
 await step("from afar nodes are simple, and near again they are connected as before", async () => {
 	const other = { id: "o", kind: "tool", x: -300, y: 200, data: { tool: "clock" } };
 	await imported(canvas([node("react", "Wait."), toolNode(), other], [{ from: "t", to: "a" }]));
@@ -277,6 +327,11 @@ await step(
 		await second.close();
 		await heard(3, 1, start, token(2, "And on"));
 		await written.getByText("And on", { exact: true }).waitFor();
+		// A mark without its end is a word until the end comes.
+		const third = await heard(3, 1, token(2, " it **rai"));
+		await written.getByText("And on it **rai", { exact: true }).waitFor();
+		third.send(JSON.stringify(token(2, "ns**")));
+		await written.locator("strong").getByText("rains", { exact: true }).waitFor();
 		await other.close();
 	},
 );

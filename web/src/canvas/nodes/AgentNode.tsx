@@ -12,6 +12,7 @@ import { Figures } from "@/runs/Figures";
 import { hasEnded, pendingApprovals } from "@/runs/fold";
 import { Steps } from "@/runs/Steps";
 import { isGoing, useRuns } from "@/runs/store";
+import { Written } from "@/runs/Written";
 import { IconButton, Status } from "@/ui";
 import { type AgentNode as AgentOfCanvas, LIMITS } from "../document";
 import { NameField } from "../NameField";
@@ -133,7 +134,7 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 								onFork={(seq) => void fork(id, seq)}
 							/>
 						</div>
-						{live.writing && <p className="whitespace-pre-wrap break-words text-soft">{live.writing.text}</p>}
+						{live.writing && <Written text={live.writing.text} className="text-soft" />}
 						<div aria-live="polite" className="nodrag nowheel max-h-72 overflow-auto">
 							{live.result?.answer && (
 								<Answer text={live.result.answer} citations={live.result.citations} namespace={live.result.namespace} />
