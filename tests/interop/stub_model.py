@@ -5,6 +5,7 @@ The script stands in the task: `[[steps=3 delay_ms=20 id=a1]]` asks for three ca
 with `numbered=1` it counts its own replies instead of the results that a conversation carries, which may have lost the first ones;
 `[[id=a2 says=QQ==,Qg==]]` answers in these words (base64), the first time with the first, and so on; the last one stays.
 With `refuse_over=2000` a longer conversation is refused as Ollama refuses one that its context can't hold.
+As a re-ranker (Jina's API) it scores texts by the words that they share with the query, and refuses a query with `refuse` in it.
 An action is JSON where the caller gives a schema (`format`), a tool call where it gives `tools`. Without a script, the
 answer is a sentence with a citation mark.
 """
@@ -43,6 +44,12 @@ def vector_of(text):
         vector[hashlib.sha256(word.encode()).digest()[0] % DIMENSIONS] += 1.0
     norm = sum(x * x for x in vector) ** 0.5
     return [x / norm for x in vector] if norm else [1.0] + [0.0] * (DIMENSIONS - 1)
+
+
+def scored(query, documents):
+    """Each text with how near it is to the query, as the API of re-rankers has it."""
+    near = [sum(a * b for a, b in zip(vector_of(query), vector_of(text), strict=True)) for text in documents]
+    return [{"index": at, "relevance_score": score} for at, score in enumerate(near)]
 
 
 def tool_results(message):
@@ -164,6 +171,10 @@ class StubModel:
                                 time.sleep(stub.embed_ms * len(inputs) / 1000)
                         self.answer({"model": body["model"], "embeddings": stub.vectors(inputs),
                                      "prompt_eval_count": len(inputs)})
+                    elif self.path == "/v1/rerank" and "refuse" in body["query"]:
+                        self.answer({"error": "this query is refused"}, status=400)
+                    elif self.path == "/v1/rerank":
+                        self.answer({"results": scored(body["query"], body["documents"])})
                     else:
                         self.send_error(404)
                 except (BrokenPipeError, ConnectionResetError):

@@ -122,6 +122,15 @@ def test_a_file_that_the_page_refuses_is_refused_here_too(server, path):
     assert (done.returncode, done.stdout) == (4, ""), done
 
 
+def test_the_schema_of_the_format_is_published_and_refuses_what_it_does_not_know(server):
+    published = server.get("/canvas.schema.json")
+    assert published.status == 200, published
+    assert published.json == json.loads((ROOT / "web/public/canvas.schema.json").read_text())
+    kinds = published.json["properties"]["nodes"]["items"]["oneOf"]
+    objects = [published.json, published.json["properties"]["edges"]["items"], *kinds, *(kind["properties"]["data"] for kind in kinds)]
+    assert len(objects) == 12 and all(one["additionalProperties"] is False for one in objects)
+
+
 def test_the_example_runs(server):
     done = subprocess.run([EXAMPLES / "run.sh", "[[steps=1]] 17% of 230"], env=server.env | {"RIVERRUN": str(BINARY)},
                           capture_output=True, text=True, timeout=120, check=False)

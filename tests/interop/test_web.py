@@ -156,6 +156,16 @@ def test_a_user_looks_closer_at_nodes_runs_and_documents(new_server, screenshots
     walk(screenshots, "details.mjs", new_server("details").start().url, "SHOTS", timeout=400)
 
 
+PRICE = '[[group]]\nas_of = "2026-01-01"\nprovider = "ollama"\nprices = [{ model = "stub", input = 100.0, output = 1000.0 }]\n'
+
+
+def test_what_a_run_cost_and_what_a_reranker_gave_are_shown(new_server, model, tmp_path, screenshots):
+    prices = tmp_path / "prices.toml"
+    prices.write_text(PRICE)
+    settings = {"RIVERRUN_MODEL_PRICES": str(prices), "RIVERRUN_JINA_API_KEY": "of-nobody", "RIVERRUN_JINA_BASE_URL": model.url}
+    walk(screenshots, "figures.mjs", new_server("figures", **settings).start().url, "SHOTS")
+
+
 def test_pages_keep_to_their_limits(new_server, screenshots):
     walk(screenshots, "limits.mjs", new_server("limits").start().url, "SHOTS")
 

@@ -49,6 +49,10 @@ await step("a supervisor routes, and its node says to whom", async () => {
 	await ended("supervisor", "succeeded");
 	const { items } = await json("/runs?limit=1");
 	await agent("supervisor").getByText(`→ ${items[0].agent}`).waitFor();
+	const cut = await agent("supervisor")
+		.getByLabel("name of the agent")
+		.evaluate((field) => field.scrollWidth - field.clientWidth);
+	assert.ok(cut <= 0, `${cut} pixels of the name are cut off`);
 	await shot("routed");
 });
 
@@ -75,6 +79,56 @@ await step("an agent reads the collection that is connected, and its source open
 	await accessibleEverywhere("an answer on its node");
 	await agent("react")
 		.getByRole("button", { name: /^source 1/ })
+		.click();
+	const marked = page.getByRole("dialog").locator("mark");
+	await marked.waitFor();
+	assert.equal(await marked.textContent(), FEE);
+	await page.keyboard.press("Escape");
+});
+
+await step("an answer has the form that its Markdown gives it, and a number in a table opens its source", async () => {
+	const answer = [
+		"## Fees",
+		"",
+		"| what | euros |",
+		"|---|--:|",
+		`| **winch launch** | ${FEE.slice(0, -1)} [1]. |`,
+		"",
+		"1. *Wait* for the winch.",
+		"   - `cable` on",
+		"",
+		"```",
+		"fees[1] = 12",
+		"```",
+	].join("\n");
+	const task = says(
+		"web-formatted",
+		{ thought: "look", tool: "knowledge_search", arguments: { query: "winch launch cost" } },
+		{ thought: "enough", tool: "answer", arguments: {} },
+		answer,
+	);
+	const collection = { id: "c", kind: "collection", x: -400, y: 0, data: { collection: "club" } };
+	await imported(
+		canvas([node("react", `${task} What does a winch launch cost?`), collection], [{ from: "c", to: "a" }]),
+	);
+	const before = await page.locator("main").getByRole("heading").count();
+	await run("react");
+	await ended("react", "succeeded");
+	const shown = agent("react").locator('[aria-live="polite"]');
+	await shown.getByRole("columnheader", { name: /^euros/ }).waitFor();
+	await shown.locator("td strong").getByText("winch launch", { exact: true }).waitFor();
+	await shown.locator("ol > li em").getByText("Wait", { exact: true }).waitFor();
+	await shown.locator("ol ul > li code").getByText("cable", { exact: true }).waitFor();
+	await shown.locator("pre").getByText("fees[1] = 12", { exact: true }).waitFor();
+	await shown.getByText("Fees", { exact: true }).waitFor();
+	// The outline of the page is the same, whatever a model writes.
+	await counted(page.locator("main").getByRole("heading"), before);
+	await accessibleEverywhere("an answer with a form");
+	await shot("formatted-answer");
+	await shown
+		.locator("td")
+		.getByRole("button", { name: /^source 1/ })
+		.first()
 		.click();
 	const marked = page.getByRole("dialog").locator("mark");
 	await marked.waitFor();
@@ -190,35 +244,48 @@ function toolNode() {
 	return { id: "t", kind: "tool", x: -300, y: 0, data: { tool: "calculator" } };
 }
 
-await step("what a model writes is words: nothing of it is markup, a link or a picture", async () => {
-	const hostile = [
-		'<img src=x onerror="window.hacked=1">',
-		"<script>window.hacked=1</script>",
-		'<a href="https://elsewhere.example/">here</a>',
-		"![seen](https://elsewhere.example/seen.png)",
-		"[click](javascript:window.hacked=1)",
-		"https://elsewhere.example/",
-	].join(" ");
-	const task = says(
-		"web-hostile",
-		{ thought: hostile, tool: "calculator", arguments: { expression: "1 + 1" } },
-		{ thought: "enough", tool: "answer", arguments: {} },
-		hostile,
-	);
-	await imported(canvas([node("react", task), toolNode()], [{ from: "t", to: "a" }]));
-	await run("react");
-	await ended("react", "succeeded");
-	const { items } = await json("/runs?limit=1");
-	const { answer } = await json(`/runs/${items[0].run_id}`);
-	// The answer itself is disarmed already; the page takes what is left of it as words, too.
-	assert.ok(answer.includes("img src=x") && answer.includes("![seen]"), answer);
-	const shown = agent("react").locator('[aria-live="polite"]');
-	await shown.getByText("elsewhere.example").first().waitFor();
-	assert.equal(await shown.textContent(), answer);
-	await counted(page.locator("main").locator("img, script, a[href*=elsewhere], a[href^=javascript]"), 0);
-	assert.equal(await page.evaluate(() => window.hacked), undefined);
-	await shot("hostile-answer");
-});
+await step(
+	"what a model writes is words: nothing of it is markup, a picture, or a link before it is asked for",
+	async () => {
+		const hostile = [
+			'<img src=x onerror="window.hacked=1">',
+			"<script>window.hacked=1</script>",
+			'<a href="https://elsewhere.example/">here</a>',
+			"![seen](https://elsewhere.example/seen.png)",
+			"[click](javascript:window.hacked=1)",
+			"https://elsewhere.example/",
+		].join(" ");
+		const task = says(
+			"web-hostile",
+			{ thought: hostile, tool: "calculator", arguments: { expression: "1 + 1" } },
+			{ thought: "enough", tool: "answer", arguments: {} },
+			hostile,
+		);
+		await imported(canvas([node("react", task), toolNode()], [{ from: "t", to: "a" }]));
+		await run("react");
+		await ended("react", "succeeded");
+		const { items } = await json("/runs?limit=1");
+		const { answer } = await json(`/runs/${items[0].run_id}`);
+		// The answer itself is disarmed already; the page takes what is left of it as words, too.
+		assert.ok(answer.includes("img src=x") && answer.includes("![seen]"), answer);
+		const shown = agent("react").locator('[aria-live="polite"]');
+		await shown.getByText("elsewhere.example").first().waitFor();
+		assert.equal(await shown.textContent(), answer);
+		await counted(page.locator("main").locator("img, script, a[href*=elsewhere], a[href^=javascript]"), 0);
+		assert.equal(await page.evaluate(() => window.hacked), undefined);
+		// An address is no link before somebody asks for one, and then it says where it leads.
+		await shown.getByRole("button", { name: "https://elsewhere.example/", exact: true }).first().click();
+		const asked = page.getByRole("dialog", { name: "Open an address" });
+		const link = asked.getByRole("link", { name: "Open elsewhere.example" });
+		await link.waitFor();
+		assert.equal(await link.getAttribute("href"), "https://elsewhere.example/");
+		assert.equal(await link.getAttribute("rel"), "noopener noreferrer");
+		await accessibleEverywhere("an address of a model");
+		await page.keyboard.press("Escape");
+		await asked.waitFor({ state: "detached" });
+		await shot("hostile-answer");
+	},
+);
 
 await step(
 	"text is seen on its node while a model writes it, and a lost connection goes on behind the last step",
@@ -260,6 +327,11 @@ await step(
 		await second.close();
 		await heard(3, 1, start, token(2, "And on"));
 		await written.getByText("And on", { exact: true }).waitFor();
+		// A mark without its end is a word until the end comes.
+		const third = await heard(3, 1, token(2, " it **rai"));
+		await written.getByText("And on it **rai", { exact: true }).waitFor();
+		third.send(JSON.stringify(token(2, "ns**")));
+		await written.locator("strong").getByText("rains", { exact: true }).waitFor();
 		await other.close();
 	},
 );
@@ -277,6 +349,28 @@ await step("whoever wants less motion sees none", async () => {
 	await page.emulateMedia({ reducedMotion: null });
 	await ended("react", "succeeded");
 });
+
+await step(
+	"a canvas begins at the top of the view, and a node that is clicked comes out from behind the settings",
+	async () => {
+		const note = { id: "n", kind: "note", x: -560, y: 0, data: { text: "Far left." } };
+		await imported(canvas([note, node("react", "Wait.")]));
+		const boxOf = (selector) => page.locator(selector).boundingBox();
+		const middle = (await boxOf(".react-flow")).height / 2;
+		await page.waitForFunction((most) => {
+			const view = document.querySelector(".react-flow").getBoundingClientRect();
+			const one = document.querySelector('.react-flow__node[data-id="a"]')?.getBoundingClientRect();
+			return one && one.top - view.top < most;
+		}, middle / 2);
+		await agent("react").getByText("react", { exact: true }).first().click();
+		await page.getByRole("complementary", { name: "settings" }).waitFor();
+		await page.waitForFunction(() => {
+			const one = document.querySelector('.react-flow__node[data-id="a"]').getBoundingClientRect();
+			return one.right <= document.querySelector('aside[aria-label="settings"]').getBoundingClientRect().left;
+		});
+		await shot("beside-the-settings");
+	},
+);
 
 await step("a node that is dragged into a group is in it, and undo takes it out", async () => {
 	await imported(
@@ -342,9 +436,21 @@ await step("runs are found by what they are, and branches of one stand below eac
 	await page.getByText("No run is like this.").waitFor();
 	await page.getByLabel("status").selectOption("succeeded");
 	await runs.first().waitFor();
+	const namespace = page.getByLabel("namespace", { exact: true });
+	for (const [name, found] of [
+		["elsewhere", page.getByText("No run is like this.")],
+		["default", runs.first()],
+	]) {
+		await namespace.fill(name);
+		await namespace.press("Enter");
+		await found.waitFor();
+	}
 	await page.getByRole("button", { name: "fork after step 3" }).click();
 	const branches = page.getByRole("region", { name: "Branches" });
 	await branches.getByText(/from step 3/).waitFor();
+	await counted(branches.getByText("succeeded", { exact: true }), 2);
+	const beside = await branches.evaluate((panel) => panel.scrollWidth - panel.clientWidth);
+	assert.ok(beside <= 0, `the branches are ${beside} pixels wider than their panel`);
 	await accessibleEverywhere("branches of a run");
 	await shot("branches");
 });

@@ -56,6 +56,8 @@ await step("a training runs, and its curves come while it does", async () => {
 	await page.reload();
 	await page.getByText(/step \d+ of 600/).waitFor();
 	await page.getByText("made lamps@1").waitFor({ timeout: TRAINS_MS });
+	// The list says the same as the job that is open.
+	await page.getByRole("region", { name: "Jobs" }).getByText("succeeded", { exact: true }).waitFor();
 	await shot("trained");
 });
 
@@ -70,6 +72,8 @@ await step("its version is tried beside its base, and moves between stages", asy
 	await page.getByRole("button", { name: "Try lamps@1" }).click();
 	const dialog = page.getByRole("dialog");
 	await dialog.getByLabel("words for both").fill("Say red lamp");
+	const asWritten = dialog.getByLabel("show answers as they were written");
+	await asWritten.check();
 	await dialog.getByRole("button", { name: "Ask both" }).click();
 	// Each side says what its own model says to these words, and the training shows: one has it by heart, the other has never seen it.
 	const texts = [];
@@ -93,6 +97,8 @@ await step("its version is tried beside its base, and moves between stages", asy
 		texts.push(text);
 	}
 	assert.equal(texts[0], "lamp:red");
+	await asWritten.uncheck();
+	await dialog.getByRole("region", { name: "lamps@1" }).getByText(texts[0], { exact: true }).waitFor();
 	assert.doesNotMatch(texts[1], /lamp:red/);
 	await accessibleEverywhere("side by side");
 	await shot("side-by-side");

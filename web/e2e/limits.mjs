@@ -6,7 +6,7 @@ import { large } from "./graph.mjs";
 
 const [base, shots] = process.argv.slice(2);
 const browser = await launch();
-const { page, complaints, outside, shot, step, imported } = await walker(browser, base, shots);
+const { page, complaints, outside, shot, step, counted, imported } = await walker(browser, base, shots);
 
 await step("the first load of a page is at most 300 KB of script, as it is sent", async () => {
 	for (const path of [
@@ -90,6 +90,22 @@ await step("a run of 5,000 steps has in the page what is looked at", async () =>
 	const events = page.getByRole("list", { name: "events" }).getByRole("listitem");
 	await events.first().waitFor();
 	assert.ok((await events.count()) < 100);
+});
+
+await step("more runs than a page holds are read page by page", async () => {
+	const body = JSON.stringify({ task: "[[steps=0 id=web-pages]] Say it.", agent: "react" });
+	const request = { method: "POST", headers: { "content-type": "application/json" }, body };
+	for (let started = 0; started < 55; started++) assert.equal((await fetch(`${base}/runs`, request)).status, 202);
+	const known = async () => (await (await fetch(`${base}/runs?limit=200`)).json()).items.length;
+	for (const until = Date.now() + 60_000; (await known()) < 55; await page.waitForTimeout(200))
+		assert.ok(Date.now() < until, "the runs are not all listed");
+	await page.goto(`${base}/ui/runs/`);
+	const runs = page.getByRole("region", { name: "Runs", exact: true }).getByRole("listitem");
+	await counted(runs, 50);
+	await page.getByRole("button", { name: "Older" }).click();
+	await counted(runs, 5);
+	await page.getByRole("button", { name: "Newer" }).click();
+	await counted(runs, 50);
 });
 
 await step("nothing is asked of anyone else, and nothing went wrong unseen", () => {

@@ -30,6 +30,8 @@ await step("it is analyzed, and the report has figures, charts and findings", as
 	await page.getByRole("button", { name: "Analyze", exact: true }).click();
 	await page.getByRole("heading", { name: "By severity" }).waitFor({ timeout: ANALYZES_MS });
 	await page.getByRole("heading", { name: "Figures" }).waitFor();
+	// The list says the same as the project that is open.
+	await page.getByRole("region", { name: "Projects" }).getByText("analyzed", { exact: true }).waitFor();
 	await page
 		.getByText(/app\.py/)
 		.first()
@@ -105,7 +107,7 @@ await step("linters that an analysis may use are listed with what is there", asy
 		await linters
 			.getByRole("listitem")
 			.filter({ has: page.getByText(name, { exact: true }) })
-			.getByText(status, { exact: true })
+			.getByText(status === "path" ? "on this machine" : status, { exact: true })
 			.waitFor();
 	await accessibleEverywhere("linters");
 	await shot("linters");

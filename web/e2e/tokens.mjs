@@ -26,6 +26,8 @@ await step("nothing is shown before a token is, and a wrong one is said to be wr
 	await page.goto(base);
 	await dialog.waitFor();
 	await accessible("signing in");
+	// That a token is wanted is asked once, not also said behind the question.
+	await counted(page.locator('aside [role="alert"]'), 0);
 	await shot("sign-in");
 	await signIn("rr_wrong");
 	await dialog.getByText("The server does not know this token.").waitFor();

@@ -154,6 +154,6 @@ function refusal(status: number, text: string): ApiError {
 
 /** Words for a person. */
 export function describe(error: unknown): string {
-	if (error instanceof ApiError) return error.hint ? `${error.message}. ${error.hint}` : error.message;
+	if (error instanceof ApiError) return error.hint ? `${error.message}; ${error.hint}` : error.message;
 	return error instanceof Error ? error.message : String(error);
 }

@@ -14,7 +14,9 @@ import {
 	SelectionMode,
 	useReactFlow,
 	useStore,
+	useStoreApi,
 } from "@xyflow/react";
+import clsx from "clsx";
 import { type CSSProperties, type DragEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useShallow } from "zustand/react/shallow";
 import { hasEnded } from "@/runs/fold";
@@ -38,6 +40,7 @@ import { Search } from "./Search";
 import { useCanvas } from "./store";
 import { Toolbar } from "./Toolbar";
 import { takeFile } from "./take";
+import { intoView, lift, uncovered } from "./view";
 
 const ARROW = { type: MarkerType.ArrowClosed, width: 18, height: 18 } as const;
 const OVERVIEW = { width: 150, height: 100 };
@@ -58,6 +61,7 @@ function Workspace() {
 	const home = useSession((s) => homeNamespace(s.session));
 	const { load, connect, remove, select, amend, nudge, settle, add, say } = useCanvas.getState();
 	const flow = useReactFlow();
+	const view = useStoreApi();
 	const [searching, setSearching] = useState(false);
 	const beforeDrag = useRef<CanvasDocument | null>(null);
 	const dragged = useRef<ReadonlySet<string>>(new Set());
@@ -82,8 +86,12 @@ function Workspace() {
 	}, [notice, say]);
 
 	useEffect(() => {
-		if (shown > 0) void flow.fitView({ maxZoom: 1, padding: 0.15 });
-	}, [flow, shown]);
+		if (shown === 0) return;
+		// The settings of what was selected have gone with it: React Flow hears of the place they leave only with the next frame.
+		const { domNode } = view.getState();
+		if (domNode) view.setState({ width: domNode.clientWidth, height: domNode.clientHeight });
+		void flow.fitView({ maxZoom: 1, padding: 0.15 }).then(() => toTop(flow));
+	}, [flow, view, shown]);
 
 	const far = useStore(isFar);
 	const reach = useStore(reachOf);
@@ -171,6 +179,12 @@ function Workspace() {
 							dragged.current = new Set(together.map((node) => node.id));
 						}}
 						onNodeDragStop={endDrag}
+						// The settings of the node come with the next frame, and may lie over it.
+						onNodeClick={(event, { id }) => {
+							// A click in a dialog that a node has opened comes here, too.
+							const isOnNode = event.target instanceof Element && event.currentTarget.contains(event.target);
+							if (isOnNode) requestAnimationFrame(() => bringIntoView(flow, id));
+						}}
 						onConnect={({ source, target }) => {
 							tapped.current = null;
 							connect(source, target);
@@ -230,7 +244,9 @@ function Workspace() {
 							</Panel>
 						)}
 						<Panel position="bottom-center">
-							<output className="rounded bg-ink px-3 py-1.5 text-ground" hidden={!notice}>
+							<output
+								className={clsx("block max-w-xl break-words", notice && "rounded bg-ink px-3 py-1.5 text-ground")}
+							>
 								{notice}
 							</output>
 						</Panel>
@@ -289,6 +305,28 @@ function flowNode(node: CanvasNode, selected: boolean, far: boolean): FlowNode {
 		...SIZES[node.kind],
 		...(group ? { width: node.width, height: node.height, zIndex: -1 } : {}),
 	};
+}
+
+type Flow = ReturnType<typeof useReactFlow>;
+
+/** A canvas that fits begins at the top of the view. */
+function toTop(flow: Flow): void {
+	const nodes = flow.getNodes();
+	if (nodes.length === 0) return;
+	const { x, y, zoom } = flow.getViewport();
+	const up = lift(flow.getNodesBounds(nodes).y * zoom + y, zoom);
+	if (up > 0) void flow.setViewport({ x, y: y - up, zoom });
+}
+
+/** Moves the view where a part of the node lies outside of it or below the settings. */
+function bringIntoView(flow: Flow, id: string): void {
+	const rect = (selector: string) => window.document.querySelector(selector)?.getBoundingClientRect();
+	const [box, canvas] = [rect(`.react-flow__node[data-id="${CSS.escape(id)}"]`), rect(".react-flow")];
+	if (!box || !canvas) return;
+	const moved = intoView(box, uncovered(canvas, rect(`aside[aria-label="settings"]`)));
+	if (moved.x === 0 && moved.y === 0) return;
+	const { x, y, zoom } = flow.getViewport();
+	void flow.setViewport({ x: x + moved.x, y: y + moved.y, zoom });
 }
 
 /** The node on which the mouse or a finger let go. */

@@ -90,7 +90,7 @@ function AgentSettings({ node }: { node: AgentNode }) {
 					value={data.approval ?? "external"}
 					onChange={(event) => change(node.id, { approval: event.target.value as Approval })}
 				>
-					<option value="external">that change the world</option>
+					<option value="external">with outside effects</option>
 					<option value="always">all</option>
 					<option value="never">none</option>
 				</Select>

@@ -115,7 +115,7 @@ function Choice() {
 				{found?.map((entry) => (
 					<li key={entry.canvas_id}>
 						<Button
-							className="w-full flex-wrap justify-between text-left"
+							className="w-full flex-wrap justify-between! text-left"
 							disabled={busy}
 							onClick={() => void useKeeping.getState().open(entry.namespace, entry.canvas_id)}
 						>
@@ -148,7 +148,7 @@ function OfOtherTabs() {
 				{found.map(({ key, at, canvas }) => (
 					<li key={key}>
 						<Button
-							className="w-full flex-wrap justify-between text-left"
+							className="w-full flex-wrap justify-between! text-left"
 							onClick={() => {
 								reopen(canvas);
 								useKeeping.getState().ask(null);

@@ -159,6 +159,16 @@ function Section({ title, children }: { title: string; children: ReactNode }) {
 	);
 }
 
+/** A name that may go on in the next line behind each of its words, where the palette is narrow. */
+function breakable(name: string): ReactNode[] {
+	return (
+		name
+			.split(/(?<=_)/)
+			// biome-ignore lint/suspicious/noArrayIndexKey: the words of a name have no other one
+			.flatMap((word, at) => (at === 0 ? [word] : [<wbr key={at} />, word]))
+	);
+}
+
 function Item({ icon, name, about, draft }: { icon: ReactNode; name: string; about: string; draft: Draft }) {
 	const add = useCanvas((s) => s.add);
 	const flow = useReactFlow();
@@ -190,7 +200,7 @@ function Item({ icon, name, about, draft }: { icon: ReactNode; name: string; abo
 			onClick={put}
 		>
 			{icon}
-			<span className="truncate">{name}</span>
+			<span className="min-w-0 break-words">{breakable(name)}</span>
 		</Button>
 	);
 }

@@ -58,10 +58,11 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 		<div
 			role="toolbar"
 			aria-label="canvas tools"
-			className="flex flex-wrap items-center gap-1 border-line border-b bg-surface px-2 py-1"
+			className="@container flex flex-wrap items-center gap-1 border-line border-b bg-surface px-2 py-1"
 		>
 			<Input
 				aria-label="name of the canvas"
+				title={document.name}
 				className="min-w-0 max-w-44 grow basis-24 border-transparent font-semibold max-lg:max-w-32"
 				value={document.name}
 				maxLength={120}
@@ -169,6 +170,7 @@ function Together() {
 		<>
 			<IconButton label="run all" disabled={!hasAgents} onClick={() => void runAll()}>
 				<CirclePlay size={16} aria-hidden />
+				<span className="@max-[950px]:hidden">Run all</span>
 			</IconButton>
 			<IconButton label="stop all" disabled={!isAnyGoing} onClick={() => void stopAll()}>
 				<CircleStop size={16} aria-hidden />

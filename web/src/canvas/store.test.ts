@@ -18,7 +18,7 @@ test("given a fork that the server refuses, then its node says why and keeps its
 	vi.stubGlobal("fetch", async () => Response.json(refused, { status: 422 }));
 	useCanvas.getState().adopt("node", "run_1");
 	await useCanvas.getState().fork("node", 2);
-	expect(useCanvas.getState().problems.node).toBe("a call is under way. at_seq 1");
+	expect(useCanvas.getState().problems.node).toBe("a call is under way; at_seq 1");
 	expect(useCanvas.getState().runOf.node).toBe("run_1");
 });
 

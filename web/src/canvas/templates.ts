@@ -63,7 +63,7 @@ export const TEMPLATES: Template[] = [
 	{
 		title: "Ask the handbook",
 		description:
-			"An agent that reads a collection and cites what it says. Ingest examples/handbook as `handbook` first.",
+			"An agent that reads a collection and cites what it says. Upload the files of examples/handbook as the collection handbook first.",
 		make: (namespace) =>
 			canvas(
 				"Ask the handbook",

@@ -26,7 +26,9 @@ export function Collections() {
 	const [receipt, setReceipt] = useState<DeletionView | null>(null);
 	const query = `namespace=${encodeURIComponent(namespace)}`;
 	const collections = usePolled<Items<CollectionView>>(`/collections?${query}`, 5_000);
-	const name = chosen ?? collections.data?.items[0]?.name ?? null;
+	const items = collections.data?.items ?? [];
+	// One that is being made is chosen before it is there; one that was removed is chosen no longer.
+	const name = (items.find((one) => one.name === chosen) ?? items[0])?.name ?? null;
 	return (
 		<div className="grid grid-cols-[minmax(0,1fr)] items-start gap-3 p-3 lg:grid-cols-[18rem_minmax(0,1fr)]">
 			<h1 className="sr-only">Collections</h1>
@@ -43,7 +45,7 @@ export function Collections() {
 						/>
 					</Field>
 					<ul className="mt-2">
-						{collections.data?.items.map((one) => (
+						{items.map((one) => (
 							<li key={one.physical_name}>
 								<button
 									type="button"
@@ -57,16 +59,16 @@ export function Collections() {
 									<span className="block font-medium">{one.name}</span>
 									<span className="block text-soft text-xs">
 										{count(one.documents, "document")}, {count(one.chunks, "chunk")} · {one.embedding.model},{" "}
-										{one.embedding.dimensions}
+										{count(one.embedding.dimensions, "dimension")}
 									</span>
 								</button>
 							</li>
 						))}
 					</ul>
 					<Loading of={collections} />
-					{collections.data?.items.length === 0 && <Empty>No collections in {namespace}.</Empty>}
+					{collections.data && items.length === 0 && <Empty>No collections in {namespace}.</Empty>}
 				</Panel>
-				<Upload namespace={namespace} collection={name} onDone={collections.refresh} />
+				<Upload namespace={namespace} collection={name} onSent={setChosen} onDone={collections.refresh} />
 				{receipt && (
 					<Panel title="Receipt">
 						<Removed receipt={receipt} />
@@ -132,7 +134,7 @@ function Documents({
 						<td>
 							<Status of={one.status} />
 						</td>
-						<td className="text-right tabular-nums">{one.chunks}</td>
+						<td className="tabular-nums">{one.chunks}</td>
 						<td className="text-soft text-xs">{moment(one.updated_at)}</td>
 					</tr>
 				))}

@@ -80,8 +80,13 @@ function Results({ found, namespace }: { found: SearchDone; namespace: string })
 			<p className="text-soft text-xs tabular-nums">
 				embed {times.embed.toFixed(1)} ms · dense {times.dense.toFixed(1)} · sparse {times.sparse.toFixed(1)} · fuse{" "}
 				{times.fuse.toFixed(1)}
-				{times.rerank != null && ` · rerank ${times.rerank.toFixed(1)}`}
+				{times.rerank != null ? ` · rerank ${times.rerank.toFixed(1)}` : " · not re-ranked"}
 			</p>
+			{found.notes?.map((note) => (
+				<p key={note} className="text-warn text-xs">
+					{note}
+				</p>
+			))}
 			{found.items.length === 0 && <Empty>Nothing is like it.</Empty>}
 			{found.items.length > 0 && (
 				<Table head={["#", "text", "dense", "sparse", "fused", "re-ranked"]}>

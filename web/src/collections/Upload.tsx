@@ -12,10 +12,13 @@ const SENDS_MS = 10 * 60_000;
 export function Upload({
 	namespace,
 	collection,
+	onSent,
 	onDone,
 }: {
 	namespace: string;
 	collection: string | null;
+	/** Files are on their way into this collection, which may be a new one. */
+	onSent: (collection: string) => void;
 	onDone: () => void;
 }) {
 	const [name, setName] = useState("");
@@ -39,6 +42,7 @@ export function Upload({
 			const how = { key: crypto.randomUUID(), timeoutMs: SENDS_MS, onSent: setSent };
 			const accepted = await send<IngestAccepted>("/ingest", form, how);
 			setIngest(accepted.ingest_id);
+			onSent(target);
 		} catch (error) {
 			setProblem(describe(error));
 		} finally {

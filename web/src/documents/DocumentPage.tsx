@@ -1,5 +1,6 @@
 "use client";
 
+import Link from "next/link";
 import { useSearchParams } from "next/navigation";
 import { useMemo } from "react";
 import { Empty } from "@/ui";
@@ -22,7 +23,17 @@ export function DocumentPage() {
 	return (
 		<div className="mx-auto max-w-4xl p-3">
 			<h1 className="mb-2 font-semibold text-base">Document</h1>
-			{wanted ? <DocumentReader key={query.toString()} wanted={wanted} /> : <Empty>No document is named.</Empty>}
+			{wanted ? (
+				<DocumentReader key={query.toString()} wanted={wanted} />
+			) : (
+				<Empty>
+					No document is named. Choose one among{" "}
+					<Link href="/ui/collections/" prefetch={false} className="text-accent underline">
+						the collections
+					</Link>
+					, or open a source of an answer.
+				</Empty>
+			)}
 		</div>
 	);
 }

@@ -1,9 +1,10 @@
 "use client";
 
-import { useState } from "react";
+import { useCallback, useState } from "react";
 import { usePolled } from "@/api/polling";
 import type { DatasetView, JobDefaults, JobView, ModelVersionView, Page } from "@/api/shapes";
 import { Datasets } from "./Datasets";
+import { caughtUp } from "./fold";
 import { JobDetail } from "./JobDetail";
 import { Jobs } from "./Jobs";
 import { Registry } from "./Registry";
@@ -16,6 +17,17 @@ export function Finetuning() {
 	const registry = usePolled<Page<ModelVersionView>>("/finetune/registry?limit=200", 10_000);
 	const defaults = usePolled<JobDefaults>("/finetune/defaults", 60_000);
 	const [chosen, setChosen] = useState<string | null>(null);
+	/** The job that is open, as it was when its status last changed: its stream is ahead of the list. */
+	const [seen, setSeen] = useState<JobView | null>(null);
+	const refreshVersions = registry.refresh;
+	const onStatus = useCallback(
+		(job: JobView) => {
+			setSeen(job);
+			refreshVersions();
+		},
+		[refreshVersions],
+	);
+	const listed = { ...jobs, data: jobs.data && { ...jobs.data, items: caughtUp(jobs.data.items, seen) } };
 	const job = chosen ?? jobs.data?.items[0]?.job_id ?? null;
 	return (
 		<div className="grid grid-cols-[minmax(0,1fr)] items-start gap-3 p-3 lg:grid-cols-[22rem_minmax(0,1fr)]">
@@ -32,8 +44,8 @@ export function Finetuning() {
 				/>
 			</div>
 			<div className="min-w-0 space-y-3">
-				<Jobs page={jobs} chosen={job} onChoose={setChosen} />
-				{job && <JobDetail key={job} id={job} onEnded={registry.refresh} />}
+				<Jobs page={listed} chosen={job} onChoose={setChosen} />
+				{job && <JobDetail key={job} id={job} onStatus={onStatus} />}
 				<Registry page={registry} />
 			</div>
 		</div>

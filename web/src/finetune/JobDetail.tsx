@@ -1,6 +1,7 @@
 "use client";
 
-import { useMemo } from "react";
+import { useEffect, useMemo, useRef } from "react";
+import type { JobView } from "@/api/shapes";
 import { Curve, type Line } from "@/charts/Curve";
 import { Alert, Button, Loading, Panel, Status } from "@/ui";
 import { number, seconds } from "@/ui/words";
@@ -9,9 +10,15 @@ import { useJob } from "./job";
 
 const SMOOTHING = 0.9;
 
-/** One job live: how far, how well, and a way to stop it. */
-export function JobDetail({ id, onEnded }: { id: string; onEnded: () => void }) {
-	const { job, points, ended, connected, problem, cancel } = useJob(id, onEnded);
+/** One job live: how far, how well, and a way to stop it. `onStatus`: it has another status than before. */
+export function JobDetail({ id, onStatus }: { id: string; onStatus: (job: JobView) => void }) {
+	const { job, points, ended, connected, problem, cancel } = useJob(id);
+	const told = useRef<string | null>(null);
+	useEffect(() => {
+		if (!job || told.current === job.status) return;
+		told.current = job.status;
+		onStatus(job);
+	}, [job, onStatus]);
 	const { steps, loss, rate } = useLines(points);
 	if (!job) return <Loading of={{ data: null, error: problem }} />;
 	const going = !ended && (job.status === "queued" || job.status === "running");

@@ -18,6 +18,13 @@ const NEXT: Record<Stage, { to: Stage; label: string }[]> = {
 	retired: [{ to: "candidate", label: "Take back" }],
 };
 
+/** What a metric is called where its name does not say it. */
+const METRICS: Record<string, string> = {
+	eval_loss: "held out",
+	eval_loss_base: "held out, its base",
+	parity_max_difference: "changed by merging, at most",
+};
+
 /** The versions of every tuned model: how good they are, where they stand, and a way to try them. */
 export function Registry({ page }: { page: Polled<Page<ModelVersionView>> }) {
 	const [trying, setTrying] = useState<ModelVersionView | null>(null);
@@ -63,7 +70,7 @@ export function Registry({ page }: { page: Polled<Page<ModelVersionView>> }) {
 							<td className="text-xs tabular-nums">
 								{Object.entries(one.metrics).map(([name, value]) => (
 									<span key={name} className="block whitespace-nowrap">
-										{name.replaceAll("_", " ")} {number(value)}
+										{METRICS[name] ?? name.replaceAll("_", " ")}: {number(value)}
 									</span>
 								))}
 							</td>

@@ -3,6 +3,7 @@
 import { useRef, useState } from "react";
 import { call, describe } from "@/api/client";
 import type { ChatDone, ModelVersionView } from "@/api/shapes";
+import { Written } from "@/runs/Written";
 import { Alert, Button, Field, TextArea } from "@/ui";
 
 const MOST_TOKENS = 256;
@@ -15,6 +16,8 @@ export function SideBySide({ version }: { version: ModelVersionView }) {
 	const [prompt, setPrompt] = useState("");
 	const [busy, setBusy] = useState(false);
 	const [sides, setSides] = useState<{ tuned: Side; base: Side }>({ tuned: null, base: null });
+	/** Whether every character shows that was said, which is what was trained. */
+	const [raw, setRaw] = useState(false);
 	const round = useRef(0);
 
 	const ask = async () => {
@@ -46,12 +49,18 @@ export function SideBySide({ version }: { version: ModelVersionView }) {
 			<Field label="words for both">
 				<TextArea rows={3} value={prompt} onChange={(event) => setPrompt(event.target.value)} />
 			</Field>
-			<Button type="submit" tone="accent" disabled={busy || !prompt.trim()}>
-				{busy ? "Asking…" : "Ask both"}
-			</Button>
+			<div className="flex flex-wrap items-center gap-3">
+				<Button type="submit" tone="accent" disabled={busy || !prompt.trim()}>
+					{busy ? "Asking…" : "Ask both"}
+				</Button>
+				<label className="hit gap-1.5 text-xs">
+					<input type="checkbox" checked={raw} onChange={(event) => setRaw(event.target.checked)} />
+					show answers as they were written
+				</label>
+			</div>
 			<div className="grid gap-3 md:grid-cols-2" aria-live="polite">
-				<Column title={`${version.model}@${version.version}`} side={sides.tuned} />
-				<Column title={version.base_model} side={sides.base} />
+				<Column title={`${version.model}@${version.version}`} side={sides.tuned} raw={raw} />
+				<Column title={version.base_model} side={sides.base} raw={raw} />
 			</div>
 		</form>
 	);
@@ -78,14 +87,14 @@ async function say(model: string, content: string): Promise<Side> {
 	}
 }
 
-function Column({ title, side }: { title: string; side: Side }) {
+function Column({ title, side, raw }: { title: string; side: Side; raw: boolean }) {
 	return (
 		<section className="min-w-0 rounded-md border border-line p-3" aria-label={title}>
 			<h3 className="mb-1 break-words font-semibold">{title}</h3>
 			{side && "problem" in side && <Alert>{side.problem}</Alert>}
 			{side && "text" in side && (
 				<>
-					<p className="whitespace-pre-wrap break-words">{side.text}</p>
+					{raw ? <p className="whitespace-pre-wrap break-words">{side.text}</p> : <Written text={side.text} />}
 					<p className="mt-2 text-soft text-xs">{side.note}</p>
 				</>
 			)}

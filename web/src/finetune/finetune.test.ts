@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { JobDefaults, JobMessage, JobView } from "@/api/shapes";
 import { summary } from "@/charts/summary";
 import { bytes, seconds } from "@/ui/words";
-import { applyJob, MAX_POINTS, NO_JOB, smoothed } from "./fold";
+import { applyJob, caughtUp, MAX_POINTS, NO_JOB, smoothed } from "./fold";
 import { bodyOf, EMPTY_FORM, type JobForm } from "./form";
 
 const job = (change: Partial<JobView> = {}): JobView => ({
@@ -29,6 +29,25 @@ const progress = (seq: number, change: object = {}): JobMessage => ({
 	tokens_per_s: 100,
 	eta_s: 9,
 	...change,
+});
+
+describe("a list of jobs beside the one that is open", () => {
+	const other = job({ job_id: "job_2", status: "running" });
+
+	test.each([
+		["queued", "running", "running"],
+		["running", "succeeded", "succeeded"],
+		["running", "cancelled", "cancelled"],
+		["succeeded", "running", "succeeded"],
+		["failed", "succeeded", "failed"],
+	] as const)("given %s in the list and %s in its stream, it is %s", (listed, seen, shown) => {
+		const jobs = caughtUp([other, job({ status: listed })], job({ status: seen }));
+		expect(jobs.map(({ status }) => status)).toEqual(["running", shown]);
+	});
+
+	test("given none that is open, it is as it was read", () => {
+		expect(caughtUp([other], null)).toEqual([other]);
+	});
 });
 
 describe("the fold of a job's messages", () => {

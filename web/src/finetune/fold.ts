@@ -48,6 +48,20 @@ function take(live: LiveJob, message: JobMessage): void {
 	}
 }
 
+const ENDS: readonly string[] = ["succeeded", "failed", "cancelled"];
+
+/** The jobs of a list, one of them as it was seen since: a list that was read before its end has it as it was then. */
+export function caughtUp(listed: JobView[], seen: JobView | null): JobView[] {
+	if (!seen) return listed;
+	return listed.map((job) =>
+		job.job_id === seen.job_id && !ENDS.includes(job.status) && isLater(seen, job) ? seen : job,
+	);
+}
+
+function isLater(seen: JobView, listed: JobView): boolean {
+	return ENDS.includes(seen.status) || (listed.status === "queued" && seen.status === "running");
+}
+
 /** Every other point; those with a held-out loss stay while they are few. */
 function thinned(points: Point[]): Point[] {
 	const kept = points.filter((point, at) => at % 2 === 1 || point.evalLoss !== null);

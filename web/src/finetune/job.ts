@@ -1,6 +1,6 @@
 "use client";
 
-import { useCallback, useEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useState } from "react";
 import { call, describe } from "@/api/client";
 import type { JobMessage, JobView } from "@/api/shapes";
 import { followSocket } from "@/api/socket";
@@ -12,12 +12,10 @@ const FRAME_MS = 100;
 export type FollowedJob = LiveJob & { connected: boolean; problem: string | null; cancel: () => Promise<void> };
 
 /** Follows a job from its first step to its end, through lost connections. */
-export function useJob(id: string, onEnded: () => void): FollowedJob {
+export function useJob(id: string): FollowedJob {
 	const [live, setLive] = useState<LiveJob>(NO_JOB);
 	const [connected, setConnected] = useState(false);
 	const [problem, setProblem] = useState<string | null>(null);
-	const ended = useRef(onEnded);
-	ended.current = onEnded;
 
 	useEffect(() => {
 		let waiting: JobMessage[] = [];
@@ -41,7 +39,6 @@ export function useJob(id: string, onEnded: () => void): FollowedJob {
 				if (message.type === "progress") seq = Math.max(seq, message.seq);
 				waiting.push(message);
 				timer ??= setTimeout(takeIn, FRAME_MS);
-				if (message.type === "final") ended.current();
 			},
 			onConnection: setConnected,
 			onRefused: setProblem,

@@ -8,6 +8,9 @@ import { Alert, Button, Loading, Panel, Status } from "@/ui";
 
 type Tools = Items<ProjectTool>;
 
+/** What the status of a tool is in words where its name does not say it. */
+const STATUSES: Record<string, string> = { path: "on this machine" };
+
 /** An installation fetches packages. */
 const PATIENCE_MS = 15 * 60_000;
 
@@ -43,7 +46,7 @@ export function Linters() {
 					<li key={tool.name} className="border-line border-b py-1.5 last:border-0">
 						<span className="flex flex-wrap items-center gap-2">
 							<span className="font-medium">{tool.name}</span>
-							<Status of={tool.status} />
+							<Status of={STATUSES[tool.status] ?? tool.status} />
 							<span className="text-soft text-xs">{tool.installed_version}</span>
 							<span className="ml-auto">
 								{tool.status === "installed" ? (

@@ -17,7 +17,8 @@ const IDLE_MS = 5_000;
 const TABS = ["report", "trend", "improve"] as const;
 type Tab = (typeof TABS)[number];
 
-export function ProjectDetail({ id }: { id: string }) {
+/** `onStatus`: the project is somewhere else than it was, which a list of projects may not have heard of. */
+export function ProjectDetail({ id, onStatus }: { id: string; onStatus: () => void }) {
 	const [busy, setBusy] = useState(true);
 	const [tab, setTab] = useState<Tab>("report");
 	/** The file that somebody wants to have improved. */
@@ -27,6 +28,10 @@ export function ProjectDetail({ id }: { id: string }) {
 	const { data: project, refresh } = polled;
 	const working = project?.status === "importing" || project?.status === "analyzing";
 	useEffect(() => setBusy(project === null || working), [project, working]);
+	const status = project?.status;
+	useEffect(() => {
+		if (status) onStatus();
+	}, [status, onStatus]);
 	if (!project) return <Loading of={polled} />;
 	return (
 		<>

@@ -35,7 +35,7 @@ export function Projects() {
 					<Namespace />
 					<Loading of={projects} />
 					{projects.data?.items.length === 0 && <Empty>No projects.</Empty>}
-					<ul>
+					<ul className="mt-2">
 						{projects.data?.items.map((project) => (
 							<li key={project.project_id} className="border-line border-b last:border-0">
 								<Link
@@ -60,7 +60,7 @@ export function Projects() {
 			</div>
 			<div className="min-w-0 space-y-3">
 				{id ? (
-					<ProjectDetail key={id} id={id} />
+					<ProjectDetail key={id} id={id} onStatus={projects.refresh} />
 				) : (
 					<>
 						<Empty>Import code, or choose a project.</Empty>

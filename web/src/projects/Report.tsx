@@ -6,6 +6,7 @@ import { usePolled } from "@/api/polling";
 import type { FindingView, ReportView, Severity } from "@/api/shapes";
 import { Bars } from "@/charts/Bars";
 import { Stacked } from "@/charts/Stacked";
+import { Written } from "@/runs/Written";
 import { Loading, Panel, Status, Table } from "@/ui";
 import { number } from "@/ui/words";
 import { Findings } from "./Findings";
@@ -139,7 +140,7 @@ function BySeverity(props: { title: string; label: string; of: FindingView[]; by
 function Review({ review, onOpen }: { review: NonNullable<ReportView["review"]>; onOpen: (place: Place) => void }) {
 	return (
 		<Panel title={`Review by ${review.model}`}>
-			<p className="whitespace-pre-wrap break-words">{review.text}</p>
+			<Written text={review.text} />
 			<ul className="mt-2 flex flex-wrap gap-2">
 				{review.citations.map(({ n, file, line }) => (
 					<li key={n}>

@@ -6,7 +6,7 @@ import type { CitationView } from "@/api/client";
 import { addressOf } from "@/documents/DocumentPage";
 import { DocumentReader } from "@/documents/DocumentReader";
 import { Dialog } from "@/ui";
-import { answerParts } from "./fold";
+import { Written } from "./Written";
 
 type Props = {
 	text: string;
@@ -15,33 +15,16 @@ type Props = {
 	namespace: string;
 };
 
-/** An answer as words and numbers that open their source. Model output is text here, never markup. */
+/** An answer with its form, numbers that open their source, and addresses that ask before they are opened. */
 export function Answer({ text, citations, namespace }: Props) {
 	const [open, setOpen] = useState<CitationView | null>(null);
 	return (
-		<div className="whitespace-pre-wrap break-words">
-			{answerParts(text, citations).map((part, at) =>
-				"text" in part ? (
-					// biome-ignore lint/suspicious/noArrayIndexKey: the parts of a text have no other name
-					<span key={at}>{part.text}</span>
-				) : (
-					<button
-						// biome-ignore lint/suspicious/noArrayIndexKey: the parts of a text have no other name
-						key={at}
-						type="button"
-						className="nodrag mx-0.5 rounded bg-raised px-1 font-medium text-accent"
-						aria-label={`source ${part.citation.n}: ${part.citation.source}`}
-						onClick={() => setOpen(part.citation)}
-					>
-						[{part.citation.n}]
-						{!part.citation.supported && <span title="the quote does not support the sentence">?</span>}
-					</button>
-				),
-			)}
+		<>
+			<Written text={text} citations={citations} onOpen={setOpen} />
 			<Dialog wide open={open !== null} onClose={() => setOpen(null)} title={open ? `Source ${open.n}` : ""}>
 				{open && <Source citation={open} namespace={namespace} />}
 			</Dialog>
-		</div>
+		</>
 	);
 }
 

@@ -7,9 +7,9 @@ import type { RunView } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import { Empty, Panel, Status } from "@/ui";
 import { Answer } from "./Answer";
-import { compareSteps } from "./compare";
+import { compareSteps, differs, parting } from "./compare";
 import { Figures } from "./Figures";
-import { useFollowed } from "./store";
+import { isGoing, useFollowed } from "./store";
 
 /** Two runs beside each other: how they ended, what they cost, and where their steps part. */
 export function Comparison({ first, second }: { first: string; second: string }) {
@@ -17,7 +17,7 @@ export function Comparison({ first, second }: { first: string; second: string })
 	const [left, right] = [a?.steps, b?.steps];
 	const rows = useMemo(() => compareSteps(left ?? [], right ?? []), [left, right]);
 	if (!a || !b) return null;
-	const parting = rows.find((row) => !row.same);
+	const going = { left: isGoing(a), right: isGoing(b) };
 	return (
 		<>
 			<div className="grid grid-cols-2 gap-3">
@@ -28,9 +28,7 @@ export function Comparison({ first, second }: { first: string; second: string })
 				{rows.length === 0 ? (
 					<Empty>No steps so far.</Empty>
 				) : (
-					<p className="mb-2 text-soft text-xs">
-						{parting ? `They part at step ${parting.seq} of ${rows.length}.` : "They say the same in every step."}
-					</p>
+					<p className="mb-2 text-soft text-xs">{parting(rows, going)}</p>
 				)}
 				<ol aria-label="steps of both">
 					{rows.map((row) => (
@@ -39,7 +37,7 @@ export function Comparison({ first, second }: { first: string; second: string })
 							key={row.seq}
 							className={clsx(
 								"grid grid-cols-[2.5rem_minmax(0,1fr)_minmax(0,1fr)] gap-x-3 border-line border-t py-1 [contain-intrinsic-size:auto_30px] [content-visibility:auto]",
-								!row.same && "bg-raised",
+								differs(row, going) && "bg-raised",
 							)}
 						>
 							<span className="text-right text-soft tabular-nums">{row.seq}</span>

@@ -19,6 +19,7 @@ import { hasEnded, pendingApprovals } from "./fold";
 import { Steps } from "./Steps";
 import { useFollowed, useRuns } from "./store";
 import { Tree } from "./Tree";
+import { Written } from "./Written";
 
 const STATUSES = ["queued", "running", "waiting_approval", "succeeded", "failed", "cancelled"];
 
@@ -110,10 +111,13 @@ export function Runs() {
 								<span className="block truncate">{run.task}</span>
 								<span className="flex items-center gap-2 text-soft text-xs">
 									<Status of={run.status} />
-									<span className="truncate">
+									<span className="min-w-0 flex-1 truncate">
 										{run.chain && `${run.chain.name} · `}
-										{run.agent ?? "supervisor"} · {count(run.steps, "step")} · {moment(run.created_at)}
+										{run.agent ?? "supervisor"} · {count(run.steps, "step")}
 									</span>
+									<time className="shrink-0 tabular-nums" dateTime={run.created_at}>
+										{moment(run.created_at)}
+									</time>
 								</span>
 							</Link>
 							{id && id !== run.run_id && (
@@ -149,7 +153,7 @@ export function Runs() {
 						<RunDetail key={id} id={id} />
 					)
 				) : (
-					<Empty>Choose a run.</Empty>
+					<Empty>Choose a run: its steps, its answer and what it cost are shown here.</Empty>
 				)}
 			</div>
 		</div>
@@ -209,10 +213,10 @@ function RunDetail({ id }: { id: string }) {
 				)}
 				<Alert>{problem ?? run.problem}</Alert>
 			</Panel>
-			<Tree id={id} />
+			<Tree id={id} live={run} />
 			{(run.result?.answer || run.result?.error || run.writing) && (
 				<Panel title="Answer">
-					{run.writing && <p className="whitespace-pre-wrap text-soft">{run.writing.text}</p>}
+					{run.writing && <Written text={run.writing.text} className="text-soft" />}
 					{run.result?.answer && (
 						<Answer text={run.result.answer} citations={run.result.citations} namespace={run.result.namespace} />
 					)}

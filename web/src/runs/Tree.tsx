@@ -10,8 +10,11 @@ import { branches } from "./branches";
 
 const INDENT_PX = 20;
 
+/** What is known of a run ahead of what the server has noted of it. */
+type Live = { status: string; steps: unknown[] };
+
 /** The runs that this one is connected with, by forks and by chains. Nothing when it stands alone. */
-export function Tree({ id }: { id: string }) {
+export function Tree({ id, live }: { id: string; live: Live }) {
 	const path = `/runs/${encodeURIComponent(id)}/tree`;
 	const { data } = usePolled<components["schemas"]["RunTree"]>(path, 10_000);
 	if (!data || data.items.length < 2) return null;
@@ -19,27 +22,28 @@ export function Tree({ id }: { id: string }) {
 		<Panel title="Branches">
 			<ul>
 				{branches(data.items, data.edges).map(({ run, depth, edge }) => (
-					<li key={run.run_id} style={{ paddingLeft: depth * INDENT_PX }} className="flex items-center gap-2">
-						<Status of={run.status} />
+					<li key={run.run_id} style={{ paddingLeft: depth * INDENT_PX }} className="flex min-w-0 items-center gap-2">
+						<Status of={run.run_id === id ? live.status : run.status} />
 						<Link
 							href={`/ui/runs/?id=${run.run_id}`}
 							prefetch={false}
 							aria-current={run.run_id === id}
-							className={clsx("min-w-0 truncate py-0.5", run.run_id === id ? "font-semibold" : "text-accent")}
+							title={run.task}
+							className={clsx("min-w-0 flex-1 truncate py-0.5", run.run_id === id ? "font-semibold" : "text-accent")}
 						>
 							{run.task}
 						</Link>
-						<span className="whitespace-nowrap text-soft text-xs">
+						<span className="max-w-[45%] shrink-0 truncate text-soft text-xs">
 							{edge?.kind === "fork" && `from step ${edge.at_seq}, `}
 							{edge?.kind === "chain" && "waits for its answer, "}
 							{run.chain && `${run.chain.name}, `}
-							{count(run.steps, "step")}
+							{count(run.run_id === id ? Math.max(live.steps.length, run.steps) : run.steps, "step")}
 						</span>
 						{run.run_id !== id && (
 							<Link
 								href={`/ui/runs/?id=${id}&with=${run.run_id}`}
 								prefetch={false}
-								className="hit text-accent text-xs"
+								className="hit shrink-0 text-accent text-xs"
 								aria-label={`compare with ${run.run_id}`}
 							>
 								compare

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { StepView } from "@/api/client";
-import { compareSteps } from "./compare";
+import { compareSteps, differs, parting } from "./compare";
 
 const step = (seq: number, given: Partial<StepView>): StepView => ({
 	seq,
@@ -25,4 +25,27 @@ test("given results that differ only far behind, or only in kind, they are not t
 test("given a run that has ended before the other, what it lacks is empty", () => {
 	const rows = compareSteps([], [result(1)]);
 	expect([rows[0]?.left, rows[0]?.same]).toEqual(["", false]);
+});
+
+const both = (left: number, right: number) =>
+	compareSteps(
+		Array.from({ length: left }, (_, at) => step(at + 1, { text: `${at}` })),
+		Array.from({ length: right }, (_, at) => step(at + 1, { text: `${at}` })),
+	);
+const ended = { left: false, right: false };
+
+test("given a run that goes on, what it has not got to is no difference", () => {
+	const rows = both(6, 0);
+	expect(parting(rows, { left: false, right: true })).toBe("As far as both have come, they agree.");
+	expect(rows.some((row) => differs(row, { left: false, right: true }))).toBe(false);
+	expect(parting(rows, ended)).toBe("They part at step 1 of 6.");
+});
+
+test("given a run that goes on, what it said otherwise is a difference", () => {
+	const rows = compareSteps([step(1, { text: "a" }), step(2, { text: "b" })], [step(1, { text: "c" })]);
+	expect(parting(rows, { left: false, right: true })).toBe("They part at step 1 of 2.");
+});
+
+test("given two runs that have ended alike, they say the same", () => {
+	expect(parting(both(3, 3), ended)).toBe("They say the same in every step.");
 });

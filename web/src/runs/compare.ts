@@ -13,6 +13,21 @@ export function compareSteps(left: StepView[], right: StepView[]): ComparedStep[
 	});
 }
 
+/** Which of the two runs goes on: what it lacks may still come. */
+export type Going = { left: boolean; right: boolean };
+
+/** Whether the two say different things here; a run that goes on does not differ in what it has not got to. */
+export function differs({ left, right, same }: ComparedStep, going: Going): boolean {
+	return !same && !(left === "" && going.left) && !(right === "" && going.right);
+}
+
+/** Where two runs part, in words; nothing false of one that goes on. */
+export function parting(rows: ComparedStep[], going: Going): string {
+	const first = rows.find((row) => differs(row, going));
+	if (first) return `They part at step ${first.seq} of ${rows.length}.`;
+	return going.left || going.right ? "As far as both have come, they agree." : "They say the same in every step.";
+}
+
 /** What must agree for two steps to say the same. */
 function content(step: StepView | undefined): string {
 	if (!step) return "";

@@ -101,6 +101,16 @@ describe("the fold of a run's messages", () => {
 		expect([hasEnded(run), run.status, usageOf(run).total_tokens]).toEqual([true, "succeeded", 9]);
 	});
 
+	test("given prices of some steps, the run so far costs what is known, and nothing where none is", () => {
+		const priced = (seq: number, cost_usd: number | null): RunMessage => ({
+			type: "step",
+			step: { ...step(seq), usage: { ...usage(10), cost_usd } },
+		});
+		const cost = (...costs: (number | null)[]) =>
+			usageOf(apply(unknownRun("r"), ...costs.map((one, at) => priced(at + 1, one)))).cost_usd;
+		expect([cost(0.25, null, 0.5), cost(null, null), cost(0)]).toEqual([0.75, null, 0]);
+	});
+
 	test("given an approval without a decision, the run waits", () => {
 		const asked: StepView = { ...step(1, "approval"), tool: { call_id: "c", name: "mail", arguments: {} } };
 		expect(apply(unknownRun("r"), { type: "step", step: asked }).status).toBe("waiting_approval");

@@ -108,10 +108,14 @@ function DeadLetters() {
 			<ul aria-label="dead letters">
 				{letters.map((letter) => (
 					<li key={letter.id} className="border-line border-t py-2 first:border-0">
-						<p className="break-all font-mono text-xs">
-							{placeOf(letter)} · {letter.code} · {letter.state}
+						<p className="flex flex-wrap items-center gap-x-2">
+							<Status of={letter.state} />
+							<span className="break-words font-medium">{letter.reason}</span>
 						</p>
-						<p className="break-words">{letter.reason}</p>
+						<p className="break-all text-soft text-xs">
+							<span className="font-mono">{letter.topic}</span>, partition {letter.partition}, offset {letter.offset} ·{" "}
+							<span className="font-mono">{letter.code}</span>
+						</p>
 						{letter.state === "open" && (
 							<div className="mt-1 flex gap-2">
 								<Button aria-label={`Redrive ${placeOf(letter)}`} onClick={() => void act(letter.id, "redrive")}>

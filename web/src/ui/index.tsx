@@ -12,7 +12,7 @@ import type {
 	SelectHTMLAttributes,
 	TextareaHTMLAttributes,
 } from "react";
-import { describe, Offline } from "@/api/client";
+import { ApiError, describe, Offline } from "@/api/client";
 import type { Polled } from "@/api/polling";
 
 type Tone = "plain" | "accent" | "danger" | "quiet";
@@ -192,9 +192,13 @@ export function Alert({ children }: { children: ReactNode }) {
 	) : null;
 }
 
-/** Why something can't be shown; that nobody answers is said above every page. */
+/** Why something can't be shown; that nobody answers is said above every page, and who must sign in is asked in front of it. */
 export function Refused({ error }: { error: unknown }) {
-	return error && !(error instanceof Offline) ? <Alert>{describe(error)}</Alert> : null;
+	return error && !isSaidElsewhere(error) ? <Alert>{describe(error)}</Alert> : null;
+}
+
+function isSaidElsewhere(error: unknown): boolean {
+	return error instanceof Offline || (error instanceof ApiError && error.status === 401);
 }
 
 /** What stands where an answer will be: that it is on its way, unless it comes soon, or why it can't be shown. */
@@ -222,7 +226,7 @@ export function Table({ head, children }: { head: ReactNode[]; children: ReactNo
 						))}
 					</tr>
 				</thead>
-				<tbody className="[&>tr]:border-line [&>tr]:border-t [&>tr]:align-top [&_td]:py-1 [&_td]:pr-3">
+				<tbody className="[&>tr]:border-line [&>tr]:border-t [&>tr]:align-baseline [&_td]:py-1 [&_td]:pr-3">
 					{children}
 				</tbody>
 			</table>
@@ -246,6 +250,7 @@ const STATUS: Record<string, string> = {
 	refused: "text-bad",
 	cancelled: "text-warn",
 	missing: "text-warn",
+	open: "text-warn",
 	waiting_approval: "text-warn",
 	degraded: "text-warn",
 	medium: "text-warn",

@@ -12,6 +12,7 @@ import { Figures } from "@/runs/Figures";
 import { hasEnded, pendingApprovals } from "@/runs/fold";
 import { Steps } from "@/runs/Steps";
 import { isGoing, useRuns } from "@/runs/store";
+import { Written } from "@/runs/Written";
 import { IconButton, Status } from "@/ui";
 import { type AgentNode as AgentOfCanvas, LIMITS } from "../document";
 import { NameField } from "../NameField";
@@ -57,16 +58,13 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 		>
 			<Handle type="target" position={Position.Left} />
 			<header className="flex items-center gap-2 border-line border-b px-3 py-1.5">
-				<Icon size={16} aria-hidden className="text-accent" />
+				<Icon size={16} aria-hidden className="shrink-0 text-accent" />
 				<NameField
 					node={whole}
 					label="name of the agent"
-					className="nodrag min-h-[24px] min-w-0 max-w-48 rounded border border-transparent bg-transparent px-1 font-semibold hover:border-line focus:border-line"
+					className="nodrag min-h-[24px] min-w-0 max-w-48 [field-sizing:content] rounded border border-transparent bg-transparent px-1 font-semibold hover:border-line focus:border-line"
 				/>
 				<span className="min-w-0 max-w-24 truncate text-soft text-xs">{typeOf(node)}</span>
-				{live?.agent && live.agent !== node.agent && (
-					<span className="max-w-24 shrink-0 truncate text-soft text-xs">→ {live.agent}</span>
-				)}
 				<span className="ml-auto flex shrink-0 items-center gap-1">
 					{live && <Status of={waits ? "queued" : live.status} />}
 					{busy && (
@@ -88,7 +86,7 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 			<div className="space-y-2 p-3">
 				<textarea
 					aria-label="task"
-					className="nodrag nowheel w-full resize-y rounded-md border border-line bg-ground p-2"
+					className="nodrag nowheel w-full resize-y rounded-md border border-line bg-ground p-2 placeholder:text-soft"
 					rows={3}
 					placeholder="What is to be done? {{input}} stands for the answers of connected agents."
 					maxLength={LIMITS.text}
@@ -106,6 +104,9 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 				{live && (
 					<>
 						<div className="flex flex-wrap items-center gap-x-3">
+							{live.agent && live.agent !== node.agent && (
+								<p className="max-w-full truncate font-medium text-xs">→ {live.agent}</p>
+							)}
 							<Figures run={live} />
 							<ChainTotal link={live.result?.chain} />
 							<Link className="nodrag hit text-accent text-xs" prefetch={false} href={`/ui/runs/?id=${live.runId}`}>
@@ -133,7 +134,7 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 								onFork={(seq) => void fork(id, seq)}
 							/>
 						</div>
-						{live.writing && <p className="whitespace-pre-wrap break-words text-soft">{live.writing.text}</p>}
+						{live.writing && <Written text={live.writing.text} className="text-soft" />}
 						<div aria-live="polite" className="nodrag nowheel max-h-72 overflow-auto">
 							{live.result?.answer && (
 								<Answer text={live.result.answer} citations={live.result.citations} namespace={live.result.namespace} />

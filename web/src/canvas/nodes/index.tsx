@@ -88,7 +88,7 @@ const GroupNode = memo(({ id, data, selected }: NodeProps<FlowNode>) => {
 	const change = useCanvas((s) => s.change);
 	return (
 		<div
-			className={clsx("h-full w-full rounded-xl border-2 border-dashed", selected ? "border-accent" : "border-line")}
+			className={clsx("h-full w-full rounded-xl border-2 border-dashed", selected ? "border-accent" : "border-soft")}
 		>
 			<input
 				aria-label="group title"
