@@ -1,9 +1,10 @@
-//! Word documents (ECMA-376): headings, lists, tables, foot- and endnotes in reading order.
+//! Word documents (ECMA-376): headings, lists, tables, foot- and endnotes in reading order, charts behind them.
 
 use std::collections::HashMap;
 
 use super::archive::Package;
 use super::builder::Builder;
+use super::chart;
 use super::xml::{self, Node};
 use super::{ExtractedText, Source, SourceError};
 use crate::chunking::{self, Chunker};
@@ -58,6 +59,12 @@ impl Source for Docx {
                 out.heading(1, heading);
                 read_body(name, &xml, &styles, &mut out)?;
             }
+        }
+        let relations = package.relations(BODY)?;
+        let charts = chart::of_part(name, FORMAT, &mut package, &relations)?;
+        if !charts.is_empty() {
+            out.heading(1, "Charts");
+            charts.iter().for_each(|chart| chart.write(&mut out));
         }
         out.finish(name, "it has no characters in its body; it may be made of pictures")
     }

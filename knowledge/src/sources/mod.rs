@@ -8,6 +8,7 @@ use crate::chunking::Chunker;
 
 mod archive;
 mod builder;
+mod chart;
 mod code;
 mod csv;
 mod database;

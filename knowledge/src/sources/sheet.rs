@@ -7,6 +7,7 @@ use calamine::{Data, DataRef, ExcelDateTime, Ods, OdsError, Reader, Xlsx, XlsxEr
 
 use super::archive::Package;
 use super::builder::Builder;
+use super::chart::{self, Chart};
 use super::table::{Cell, MAX_COLUMNS, Row, Table, column_names};
 use super::{ExtractedText, Fault, Source, SourceError};
 use crate::chunking::{self, Chunker};
@@ -42,7 +43,8 @@ impl Source for Spreadsheet {
     }
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
-        text(name, self.tables(name, bytes)?)
+        let tables = self.tables(name, bytes)?;
+        text(name, tables, &charts(name, bytes)?)
     }
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
@@ -94,7 +96,7 @@ impl Source for OpenSpreadsheet {
     }
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
-        text(name, self.tables(name, bytes)?)
+        text(name, self.tables(name, bytes)?, &[])
     }
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
@@ -137,7 +139,21 @@ fn not_blank(name: &str, tables: Vec<Table>) -> Result<Vec<Table>, SourceError> 
     if tables.is_empty() { Err(SourceError::no_text(name, "its sheets have no values")) } else { Ok(tables) }
 }
 
-fn text(name: &str, tables: Vec<Table>) -> Result<ExtractedText, SourceError> {
+/// What a workbook draws: its titles are in no cell, and its values may be another workbook's.
+fn charts(name: &str, bytes: &[u8]) -> Result<Vec<Chart>, SourceError> {
+    let mut package = Package::open(name, "XLSX workbook", bytes)?;
+    let mut drawings = package.parts();
+    drawings.retain(|part| part.starts_with("xl/drawings/") && part.ends_with(".xml") && !part.contains("/_rels/"));
+    drawings.sort();
+    let mut charts = Vec::new();
+    for drawing in drawings {
+        let relations = package.relations(&drawing)?;
+        charts.extend(chart::of_part(name, "XLSX workbook", &mut package, &relations)?);
+    }
+    Ok(charts)
+}
+
+fn text(name: &str, tables: Vec<Table>, charts: &[Chart]) -> Result<ExtractedText, SourceError> {
     let mut out = Builder::default();
     for table in tables {
         out.heading(1, &table.name);
@@ -149,6 +165,10 @@ fn text(name: &str, tables: Vec<Table>) -> Result<ExtractedText, SourceError> {
         if blank {
             out.line(&table.columns.join("; "));
         }
+    }
+    if !charts.is_empty() {
+        out.heading(1, "Charts");
+        charts.iter().for_each(|chart| chart.write(&mut out));
     }
     out.finish(name, "its sheets have no values")
 }

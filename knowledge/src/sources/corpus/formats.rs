@@ -153,6 +153,74 @@ fn given_diagrams_and_drawings_in_two_forms_when_a_presentation_is_read_then_eac
 }
 
 #[test]
+fn given_charts_when_office_documents_are_read_then_titles_series_and_values_are_there() {
+    let words = |text: &str| format!("<a:p><a:r><a:t>{text}</a:t></a:r></a:p>");
+    let cache = |values: [&str; 2]| {
+        format!("<c:pt idx='0'><c:v>{}</c:v></c:pt><c:pt idx='1'><c:v>{}</c:v></c:pt>", values[0], values[1])
+    };
+    let series = |name: &str, values: [&str; 2]| {
+        format!(
+            "<c:ser><c:idx val='0'/><c:tx><c:strRef><c:f>Sheet1!$B$1</c:f><c:strCache><c:pt idx='0'><c:v>{name}</c:v></c:pt></c:strCache></c:strRef></c:tx>\
+             <c:cat><c:strRef><c:f>Sheet1!$A$2:$A$3</c:f><c:strCache><c:ptCount val='2'/>{}</c:strCache></c:strRef></c:cat>\
+             <c:val><c:numRef><c:numCache><c:formatCode>General</c:formatCode>{}</c:numCache></c:numRef></c:val></c:ser>",
+            cache(["Winch", "Aerotow"]),
+            cache(values)
+        )
+    };
+    let title = |text: &str| format!("<c:title><c:tx><c:rich>{}</c:rich></c:tx></c:title>", words(text));
+    let chart = format!(
+        "<c:chartSpace><c:chart>{}<c:plotArea><c:barChart>{}{}</c:barChart><c:valAx>{}</c:valAx></c:plotArea></c:chart></c:chartSpace>",
+        title("Launches &amp; costs"),
+        series("Spring", ["12", "3.5"]),
+        series("Autumn", ["9", "4"]),
+        title("Euros")
+    );
+    let expected = "Launches & costs\n\nEuros\n\n|  | Spring | Autumn |\n| --- | --- | --- |\n| Winch | 12 | 9 |\n| Aerotow | 3.5 | 4 |";
+    let relation = |target: &str| {
+        format!(
+            "<Relationships><Relationship Id='rId7' Type='t/relationships/chart' Target='{target}'/></Relationships>"
+        )
+    };
+
+    let slide = format!("<p:sld><p:sp><p:txBody>{}</p:txBody></p:sp></p:sld>", words("Spoken words."));
+    let deck = build::zip(&[
+        (
+            "ppt/presentation.xml",
+            b"<p:presentation><p:sldIdLst><p:sldId id='256' r:id='rId1'/></p:sldIdLst></p:presentation>",
+        ),
+        (
+            "ppt/_rels/presentation.xml.rels",
+            b"<Relationships><Relationship Id='rId1' Type='t/slide' Target='slides/slide1.xml'/></Relationships>",
+        ),
+        ("ppt/slides/slide1.xml", slide.as_bytes()),
+        ("ppt/slides/_rels/slide1.xml.rels", relation("../charts/chart1.xml").as_bytes()),
+        ("ppt/charts/chart1.xml", chart.as_bytes()),
+    ]);
+    assert_eq!(read("pptx", &deck).unwrap().text.trim_end(), format!("# Slide 1\n\nSpoken words.\n\n{expected}"));
+
+    let letter = build::zip(&[
+        (
+            "word/document.xml",
+            b"<w:document><w:body><w:p><w:r><w:t>Written words.</w:t></w:r></w:p></w:body></w:document>",
+        ),
+        ("word/_rels/document.xml.rels", relation("charts/chart1.xml").as_bytes()),
+        ("word/charts/chart1.xml", chart.as_bytes()),
+    ]);
+    assert_eq!(read("docx", &letter).unwrap().text.trim_end(), format!("Written words.\n\n# Charts\n\n{expected}"));
+
+    let book = build::with_parts(
+        &build::xlsx(build::SHEET),
+        &[
+            ("xl/drawings/drawing1.xml", b"<xdr:wsDr/>"),
+            ("xl/drawings/_rels/drawing1.xml.rels", relation("../charts/chart1.xml").as_bytes()),
+            ("xl/charts/chart1.xml", chart.as_bytes()),
+        ],
+    );
+    let text = read("xlsx", &book).unwrap().text;
+    assert!(text.starts_with("# Prices\n\nLaunch: Winch") && text.trim_end().ends_with(expected), "{text}");
+}
+
+#[test]
 fn given_workbooks_when_read_then_rows_have_their_columns_and_sheets_are_sections() {
     let text = read("xlsx", &build::xlsx(build::SHEET)).unwrap();
     assert_eq!(text.text, "# Prices\n\nLaunch: Winch; Price: 9; Since: 2023-03-15\nLaunch: Tow; Price: 42.5\n");
