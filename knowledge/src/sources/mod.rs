@@ -35,6 +35,7 @@ mod read;
 mod repository;
 mod robots;
 mod sheet;
+mod sheet_beside;
 mod sniff;
 mod table;
 mod text;

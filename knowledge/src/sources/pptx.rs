@@ -1,5 +1,5 @@
-//! Presentations (ECMA-376): a slide is a page, with its title as heading, its tables, its diagrams, its charts and
-//! its notes.
+//! Presentations (ECMA-376): a slide is a page, with its title as heading, its tables, its diagrams, its charts,
+//! its notes and what was said of it.
 
 use super::archive::{Package, Relation};
 use super::builder::{Builder, one_line};
@@ -50,9 +50,12 @@ impl Source for Pptx {
             shapes.extend(diagrams(name, &mut package, &relations)?);
             shapes.extend(chart::of_part(name, FORMAT, &mut package, &relations)?.into_iter().map(Shape::Chart));
             let notes = notes(name, &mut package, &relations)?;
-            blank &= shapes.is_empty() && notes.is_empty();
+            let comments = comments(name, &mut package, &relations)?;
+            blank &= shapes.is_empty() && notes.is_empty() && comments.is_empty();
             out.page(number);
-            write_slide(number, &shapes, &notes, &mut out);
+            write_slide(number, &shapes, &mut out);
+            write_beside("Notes", &notes, &mut out);
+            write_beside("Comments", &comments, &mut out);
         }
         if blank {
             return Err(SourceError::no_text(name, "its slides have no characters; they may be made of pictures"));
@@ -176,7 +179,28 @@ fn notes(name: &str, package: &mut Package<'_>, relations: &[Relation]) -> Resul
     Ok(texts.flatten().collect())
 }
 
-fn write_slide(number: usize, shapes: &[Shape], notes: &[String], out: &mut Builder) {
+/// What people said of a slide, in the older form (`text`) and in the newer one (paragraphs).
+fn comments(name: &str, package: &mut Package<'_>, relations: &[Relation]) -> Result<Vec<String>, SourceError> {
+    let mut found = Vec::new();
+    for (.., part) in relations.iter().filter(|(_, kind, _)| kind.ends_with("/comments")) {
+        let Some(xml) = package.xml(part)? else { continue };
+        let (mut line, mut in_text) = (String::new(), false);
+        xml::walk(name, FORMAT, &xml, |node| match node {
+            Node::Open(tag) => in_text = matches!(tag.name(), "text" | "t"),
+            Node::Text(words) if in_text => line.push_str(words),
+            Node::Text(_) => {}
+            Node::Close("text" | "p") => {
+                in_text = false;
+                found.push(std::mem::take(&mut line));
+            }
+            Node::Close(_) => in_text = false,
+        })?;
+    }
+    found.retain(|line| !line.trim().is_empty());
+    Ok(found)
+}
+
+fn write_slide(number: usize, shapes: &[Shape], out: &mut Builder) {
     let title =
         shapes.iter().find_map(|shape| if let Shape::Title(title) = shape { Some(one_line(title)) } else { None });
     if let Some(title) = title.as_deref().filter(|_| number == 1) {
@@ -191,8 +215,11 @@ fn write_slide(number: usize, shapes: &[Shape], notes: &[String], out: &mut Buil
             Shape::Chart(chart) => chart.write(out),
         }
     }
-    if !notes.is_empty() {
-        out.heading(2, "Notes");
-        notes.iter().for_each(|note| out.paragraph(note));
+}
+
+fn write_beside(heading: &str, paragraphs: &[String], out: &mut Builder) {
+    if !paragraphs.is_empty() {
+        out.heading(2, heading);
+        paragraphs.iter().for_each(|paragraph| out.paragraph(paragraph));
     }
 }

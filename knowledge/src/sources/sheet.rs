@@ -7,7 +7,7 @@ use calamine::{Data, DataRef, ExcelDateTime, Ods, OdsError, Reader, Xlsx, XlsxEr
 
 use super::archive::Package;
 use super::builder::Builder;
-use super::chart::{self, Chart};
+use super::sheet_beside::{self, Beside};
 use super::table::{Cell, MAX_COLUMNS, Row, Table, column_names};
 use super::{ExtractedText, Fault, Source, SourceError};
 use crate::chunking::{self, Chunker};
@@ -44,7 +44,7 @@ impl Source for Spreadsheet {
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
         let tables = self.tables(name, bytes)?;
-        text(name, tables, &charts(name, bytes)?)
+        text(name, tables, &sheet_beside::read(name, "XLSX workbook", bytes)?)
     }
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
@@ -96,7 +96,7 @@ impl Source for OpenSpreadsheet {
     }
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
-        text(name, self.tables(name, bytes)?, &[])
+        text(name, self.tables(name, bytes)?, &Beside::default())
     }
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
@@ -139,21 +139,7 @@ fn not_blank(name: &str, tables: Vec<Table>) -> Result<Vec<Table>, SourceError> 
     if tables.is_empty() { Err(SourceError::no_text(name, "its sheets have no values")) } else { Ok(tables) }
 }
 
-/// What a workbook draws: its titles are in no cell, and its values may be another workbook's.
-fn charts(name: &str, bytes: &[u8]) -> Result<Vec<Chart>, SourceError> {
-    let mut package = Package::open(name, "XLSX workbook", bytes)?;
-    let mut drawings = package.parts();
-    drawings.retain(|part| part.starts_with("xl/drawings/") && part.ends_with(".xml") && !part.contains("/_rels/"));
-    drawings.sort();
-    let mut charts = Vec::new();
-    for drawing in drawings {
-        let relations = package.relations(&drawing)?;
-        charts.extend(chart::of_part(name, "XLSX workbook", &mut package, &relations)?);
-    }
-    Ok(charts)
-}
-
-fn text(name: &str, tables: Vec<Table>, charts: &[Chart]) -> Result<ExtractedText, SourceError> {
+fn text(name: &str, tables: Vec<Table>, beside: &Beside) -> Result<ExtractedText, SourceError> {
     let mut out = Builder::default();
     for table in tables {
         out.heading(1, &table.name);
@@ -166,10 +152,7 @@ fn text(name: &str, tables: Vec<Table>, charts: &[Chart]) -> Result<ExtractedTex
             out.line(&table.columns.join("; "));
         }
     }
-    if !charts.is_empty() {
-        out.heading(1, "Charts");
-        charts.iter().for_each(|chart| chart.write(&mut out));
-    }
+    beside.write(&mut out);
     out.finish(name, "its sheets have no values")
 }
 

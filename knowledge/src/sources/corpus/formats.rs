@@ -221,6 +221,43 @@ fn given_charts_when_office_documents_are_read_then_titles_series_and_values_are
 }
 
 #[test]
+fn given_comments_and_text_boxes_when_office_documents_are_read_then_their_words_are_there() {
+    let words = |text: &str| format!("<a:p><a:r><a:t>{text}</a:t></a:r></a:p>");
+    let drawing = format!("<xdr:wsDr><xdr:sp><xdr:txBody>{}</xdr:txBody></xdr:sp></xdr:wsDr>", words("Boxed words"));
+    let comments = b"<comments><authors><author>Ann</author></authors><commentList><comment ref='B2' authorId='0'>\
+                     <text><r><t>Too </t></r><r><t>dear</t></r></text></comment></commentList></comments>";
+    let book = build::with_parts(
+        &build::xlsx(build::SHEET),
+        &[("xl/drawings/drawing1.xml", drawing.as_bytes()), ("xl/comments1.xml", comments)],
+    );
+    let text = read("xlsx", &book).unwrap().text;
+    assert!(text.ends_with("\n# Text boxes\n\nBoxed words\n\n# Comments\n\nB2: Too dear\n"), "{text}");
+
+    let slide = format!("<p:sld><p:sp><p:txBody>{}</p:txBody></p:sp></p:sld>", words("Spoken words."));
+    let newer = format!("<cmLst><cm><txBody>{}</txBody></cm></cmLst>", words("Say it louder."));
+    let deck = build::zip(&[
+        (
+            "ppt/presentation.xml",
+            b"<p:presentation><p:sldIdLst><p:sldId id='256' r:id='rId1'/></p:sldIdLst></p:presentation>",
+        ),
+        (
+            "ppt/_rels/presentation.xml.rels",
+            b"<Relationships><Relationship Id='rId1' Type='t/slide' Target='slides/slide1.xml'/></Relationships>",
+        ),
+        ("ppt/slides/slide1.xml", slide.as_bytes()),
+        (
+            "ppt/slides/_rels/slide1.xml.rels",
+            b"<Relationships><Relationship Id='rId1' Type='t/comments' Target='../comments/c1.xml'/>\
+              <Relationship Id='rId2' Type='u/comments' Target='../comments/c2.xml'/></Relationships>",
+        ),
+        ("ppt/comments/c1.xml", b"<p:cmLst><p:cm><p:pos x='1'/><p:text>Is it true?</p:text></p:cm></p:cmLst>"),
+        ("ppt/comments/c2.xml", newer.as_bytes()),
+    ]);
+    let expected = "# Slide 1\n\nSpoken words.\n\n## Comments\n\nIs it true?\n\nSay it louder.";
+    assert_eq!(read("pptx", &deck).unwrap().text.trim_end(), expected);
+}
+
+#[test]
 fn given_workbooks_when_read_then_rows_have_their_columns_and_sheets_are_sections() {
     let text = read("xlsx", &build::xlsx(build::SHEET)).unwrap();
     assert_eq!(text.text, "# Prices\n\nLaunch: Winch; Price: 9; Since: 2023-03-15\nLaunch: Tow; Price: 42.5\n");
