@@ -108,6 +108,27 @@ fn given_text_boxes_and_moved_text_when_a_word_document_is_read_then_each_word_i
 }
 
 #[test]
+fn given_headers_and_footers_when_a_word_document_is_read_then_each_text_is_there_once() {
+    let part =
+        |element: &str, text: &str| format!("<w:{element}><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:{element}>");
+    let (header, footer) = (part("hdr", "Contract 4711"), part("ftr", "Gliding club"));
+    let body = format!("<w:document>{}</w:document>", part("body", "Written words."));
+    let bytes = build::zip(&[
+        ("word/document.xml", body.as_bytes()),
+        (
+            "word/_rels/document.xml.rels",
+            b"<Relationships><Relationship Id='a' Type='t/header' Target='header1.xml'/><Relationship Id='b' Type='t/header' Target='header2.xml'/>\
+              <Relationship Id='c' Type='t/footer' Target='footer1.xml'/><Relationship Id='d' Type='t/footer' Target='gone.xml'/></Relationships>",
+        ),
+        ("word/header1.xml", header.as_bytes()),
+        ("word/header2.xml", header.as_bytes()),
+        ("word/footer1.xml", footer.as_bytes()),
+    ]);
+    let expected = "Written words.\n\n# Headers and footers\n\nContract 4711\n\nGliding club\n";
+    assert_eq!(read("docx", &bytes).unwrap().text, expected);
+}
+
+#[test]
 fn given_a_presentation_when_read_then_slides_are_pages_in_their_order_with_notes() {
     let text = read("pptx", &build::pptx()).unwrap();
     let headings: Vec<_> = text.sections.iter().map(|section| section.heading.as_str()).collect();
