@@ -68,7 +68,8 @@ impl Source for Docx {
             charts.iter().for_each(|chart| chart.write(&mut out));
         }
         let margins = margins(name, &mut package, &relations, &styles)?;
-        if !margins.is_empty() {
+        // A document of pictures is none for having a header.
+        if !margins.is_empty() && !out.is_blank() {
             out.heading(1, "Headers and footers");
             margins.iter().for_each(|margin| out.paragraph(margin));
         }
