@@ -64,7 +64,7 @@ fn documents_of(compared: &Compared) -> BTreeSet<DocumentId> {
 
 /// The documents that differ, with what is counted of each.
 async fn orphans(parts: &Parts, collection: &Collection, found: &Findings) -> Result<Vec<Orphan>, StoreError> {
-    let ids: BTreeSet<DocumentId> = found.documents.keys().copied().collect();
+    let ids: BTreeSet<DocumentId> = found.documents.keys().copied().take(MAX_ORPHANS).collect();
     let known = documents::indexed_among(&parts.sql, collection, &ids).await?;
     let ids: Vec<DocumentId> = ids.into_iter().collect();
     let vectors = parts.vectors.count_documents(collection, &ids).await?;
