@@ -3,7 +3,7 @@
 port with its data in a temporary folder. Prints a line `NAME=address` for each that answers, then a line `ready`; what is
 not installed is told on stderr with the fix. Ends them, by process id, on SIGTERM, SIGINT or the end of standard input.
 
-    scripts/services.py [postgres] [redis] [mongodb] [s3] [vectors]      all of them without a name
+    scripts/services.py [postgres] [mysql] [redis] [mongodb] [s3] [vectors]      all of them without a name
 
 There is no program of Qdrant in any package registry: `vectors` is scripts/qdrant_wire.py, which speaks its definitions and is not it.
 """
@@ -104,6 +104,29 @@ class Services:
         self.start([server, "-D", data, "-p", str(port), *flags], port, "postgres-log", signal.SIGINT, **more)
         return {"RIVERRUN_TEST_DATABASE_URL": f"postgres://postgres@127.0.0.1:{port}/postgres"}
 
+    def mysql(self):
+        installer, server = (program(name, "/usr/bin", "/usr/sbin") for name in ("mariadb-install-db", "mariadbd"))
+        if not (installer and server):
+            raise Missing("apt-get install mariadb-server")
+        data, port, more = self.data("mysql"), free_port(), []
+        first = data.with_suffix(".sql")
+        first.write_text("CREATE DATABASE riverrun;\nCREATE USER 'riverrun'@'127.0.0.1';\nGRANT ALL ON riverrun.* TO 'riverrun'@'127.0.0.1';\n")
+        if os.getuid() == 0:  # it refuses to run as root
+            try:
+                owner = pwd.getpwnam("mysql")
+            except KeyError:
+                raise Missing("make a user mysql: it does not run as root") from None
+            os.chmod(self.folder, 0o711)
+            os.chown(data, owner.pw_uid, owner.pw_gid)
+            more = ["--user=mysql"]
+        place = ["--no-defaults", f"--datadir={data}", *more]
+        subprocess.run([installer, *place, "--auth-root-authentication-method=normal", "--skip-test-db"], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        options = ["--bind-address=127.0.0.1", f"--port={port}", f"--socket={data}/socket", f"--pid-file={data}/pid", "--skip-name-resolve",
+                   "--innodb-flush-log-at-trx-commit=0", f"--init-file={first}"]
+        self.start([server, *place, *options], port, "mysql-log")
+        return {"RIVERRUN_TEST_MYSQL_URL": f"mysql://riverrun@127.0.0.1:{port}/riverrun"}
+
     def redis(self):
         server = program("redis-server") or missing("apt-get install redis-server")
         port, tls_port = free_port(), free_port()
@@ -138,7 +161,7 @@ def missing(fix):
     raise Missing(fix)
 
 
-KINDS = {"postgres": Services.postgres, "redis": Services.redis, "mongodb": Services.mongodb, "s3": Services.s3,
+KINDS = {"postgres": Services.postgres, "mysql": Services.mysql, "redis": Services.redis, "mongodb": Services.mongodb, "s3": Services.s3,
          "vectors": Services.vectors}
 
 

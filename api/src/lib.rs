@@ -13,6 +13,7 @@ mod blob_sweeps;
 mod broker_figures;
 pub mod canvas_document;
 mod chains;
+mod collection_check;
 pub mod config;
 pub mod crew;
 mod documents;

@@ -74,6 +74,7 @@ fn given_the_commands_of_the_specification_when_they_are_parsed_then_each_is_und
         "rag eval --qrels q --queries t -c notes --config sparse --at-least 0.5",
         "collections rm notes --namespace team",
         "collections check notes",
+        "collections check notes --repair",
         "collections rebuild notes --afresh --namespace team",
         "docs ls -c notes",
         "docs ls -c notes --limit 3 --cursor c",

@@ -1,6 +1,7 @@
 //! Where things are found again: read models, vectors, keywords, tables. Everything in here is a projection of the log: each part
 //! can be deleted and rebuilt from it, and no decision is ever taken from it.
 
+pub mod agreement;
 pub mod cache;
 pub mod documents;
 pub mod episodes;
@@ -18,6 +19,7 @@ mod open_set;
 mod qdrant_server;
 mod shelf;
 
+pub use agreement::{ChunkKey, Compared, Comparison, KeyPage};
 pub use cache::{Cache, CacheStatus, LocalCache, RedisCache, RedisConfig};
 pub use chunk::{ChunkFilter, MAX_HITS, MAX_TAG_BYTES, MAX_TAGS, StoredChunk, Versions, metadata_tag, metadata_tags};
 pub use documents::{DocumentStore, MongoDocuments, SqlDocuments};

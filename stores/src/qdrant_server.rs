@@ -5,19 +5,21 @@ use std::time::Duration;
 
 use qdrant_client::qdrant::facet_value::Variant;
 use qdrant_client::qdrant::{
-    CollectionInfo as ServerInfo, CountPointsBuilder, CreateFieldIndexCollectionBuilder, FacetCountsBuilder, FacetHit,
-    FieldType, Filter, Value as PayloadValue,
+    CollectionInfo as ServerInfo, Condition, CountPointsBuilder, CreateFieldIndexCollectionBuilder, FacetCountsBuilder,
+    FacetHit, FieldType, Filter, PayloadIncludeSelector, PointId, ScrollPointsBuilder, Value as PayloadValue,
 };
 use qdrant_client::{Payload, Qdrant, QdrantError};
-use riverrun_schemas::{Collection, DocumentId};
+use riverrun_schemas::{ChunkId, Collection, DocumentId};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::agreement::{ChunkKey, KeyPage};
+use crate::chunk::ChunkFilter;
 use crate::error::StoreError;
 
 pub(crate) mod requests;
 
-use requests::{DOCUMENT_ID, FIELDS, SERVICE, failed, is_missing};
+use requests::{DOCUMENT_ID, FIELDS, KEY_FIELDS, SERVICE, allowed, failed, is_missing};
 
 /// Longest time for a request; building an index over what a filter looks at is one.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -110,10 +112,59 @@ impl Server {
         if points == 0 {
             return Ok(BTreeMap::new());
         }
-        let request = FacetCountsBuilder::new(place, DOCUMENT_ID).limit(points as u64).exact(true);
+        self.facets(FacetCountsBuilder::new(place, DOCUMENT_ID).limit(points as u64).exact(true)).await
+    }
+
+    /// The same of these documents.
+    pub(crate) async fn count_documents(
+        &self,
+        place: &str,
+        documents: &[DocumentId],
+    ) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        let filter = allowed(&ChunkFilter { documents: documents.to_vec(), ..ChunkFilter::default() });
+        match filter {
+            Some(filter) => {
+                let request = FacetCountsBuilder::new(place, DOCUMENT_ID).limit(documents.len() as u64);
+                self.facets(request.exact(true).filter(filter)).await
+            }
+            None => Ok(BTreeMap::new()),
+        }
+    }
+
+    async fn facets(&self, request: FacetCountsBuilder) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
         match self.client.facet(request).await {
             Ok(found) => found.hits.into_iter().map(|hit| self.document(hit)).collect(),
             Err(error) if is_missing(&error) => Ok(BTreeMap::new()),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Up to `limit` chunks from this id on, by id; none where there is no data of that name.
+    pub(crate) async fn keys(
+        &self,
+        place: &str,
+        from: Option<ChunkId>,
+        limit: usize,
+    ) -> Result<KeyPage<ChunkKey>, StoreError> {
+        let mut request = ScrollPointsBuilder::new(place).limit(points_of(limit));
+        if let Some(from) = from {
+            request = request.offset(PointId::from(from.as_uuid().to_string()));
+        }
+        Ok(KeyPage::of(self.scrolled(request).await?, limit, |key| key.chunk_id))
+    }
+
+    /// What these chunks are parts of; what is not there is left out.
+    pub(crate) async fn keys_of(&self, place: &str, chunks: &[ChunkId]) -> Result<Vec<ChunkKey>, StoreError> {
+        let ids = chunks.iter().map(|chunk| chunk.as_uuid().to_string());
+        let only = Filter::must([Condition::has_id(ids)]);
+        self.scrolled(ScrollPointsBuilder::new(place).limit(points_of(chunks.len())).filter(only)).await
+    }
+
+    async fn scrolled(&self, request: ScrollPointsBuilder) -> Result<Vec<ChunkKey>, StoreError> {
+        let fields = PayloadIncludeSelector::from(KEY_FIELDS.map(str::to_owned).to_vec());
+        match self.client.scroll(request.with_payload(fields).with_vectors(false)).await {
+            Ok(page) => page.result.into_iter().map(|point| self.read("a chunk", point.payload)).collect(),
+            Err(error) if is_missing(&error) => Ok(Vec::new()),
             Err(error) => Err(self.failed(&error)),
         }
     }
@@ -129,4 +180,9 @@ impl Server {
     pub(crate) async fn version(&self) -> Result<String, StoreError> {
         Ok(self.client.health_check().await.map_err(|error| self.failed(&error))?.version)
     }
+}
+
+/// Points to ask for: one more than are wanted tells whether there are others.
+fn points_of(limit: usize) -> u32 {
+    u32::try_from(limit.saturating_add(1)).unwrap_or(u32::MAX)
 }

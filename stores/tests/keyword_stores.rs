@@ -1,5 +1,7 @@
 //! What every keyword index must do: on the embedded one always, and on a Qdrant server where RIVERRUN_TEST_QDRANT_URL names one.
 
+#[path = "keyword_stores/agreement.rs"]
+mod agreement;
 mod common;
 
 use std::collections::BTreeMap;

@@ -24,10 +24,9 @@ import cranfield  # noqa: E402
 PLACE = pathlib.Path(os.environ.get("RIVERRUN_CRANFIELD") or ROOT.parent / "shared/data/cranfield")
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "riverrun"
 MODEL = "all-minilm-l6-v2"
-# What a plain Python reference reaches is 0.541, 0.504 and 0.565 (docs/retrieval.md), rounded; ours was 0.546, 0.504 and, as equal ranks
-# fall, which are ordered by ids and so by the folder's name, 0.561 to 0.564. A prototype
-# of fusion by scores reached 0.58.
-LEAST = {"sparse": 0.541, "dense": 0.502, "hybrid": 0.56, "scores": 0.57}
+# What a plain Python reference reaches is 0.541, 0.504 and 0.565 (docs/retrieval.md), rounded; ours is 0.546, 0.504 and 0.566, and 0.577 by
+# scores.
+LEAST = {"sparse": 0.541, "dense": 0.503, "hybrid": 0.565, "scores": 0.575}
 
 
 class KeptVectors:

@@ -186,3 +186,36 @@ def test_the_example_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     before, after = (line for line in done.stdout.splitlines() if line.startswith("1. "))
     assert before == after, done.stdout
+
+
+def test_an_index_of_yesterday_is_told_by_its_chunks_where_the_numbers_agree_and_repaired(new_server, tmp_path):
+    folder, yesterday = tmp_path / "docs", tmp_path / "yesterday"
+    folder.mkdir()
+    (folder / "river.txt").write_text("The Elbe rises in the Giant Mountains.")
+    server = new_server(RIVERRUN_INGEST_ROOTS=str(tmp_path)).start()
+    server.ingest(folder, "rivers")
+    server.settle()
+    assert server.stop() == 0
+    keywords = server.folder / "data/keywords/default__rivers"
+    shutil.copytree(keywords, yesterday)
+    server.start()
+    (folder / "river.txt").write_text("The Oder rises in the Oder Hills.")
+    server.ingest(folder, "rivers")
+    server.settle()
+    assert server.stop() == 0
+    shutil.rmtree(keywords)
+    shutil.copytree(yesterday, keywords)
+    server.start()
+
+    check = server.cli("collections", "check", "rivers", "--json")
+    assert check.returncode == 1, check
+    told = json.loads(check.stdout)
+    assert told["chunks"] == told["vectors"] == told["keywords"] == 1 and (told["missing"], told["surplus"]) == (1, 1), told
+    assert sorted((one["fault"], one["held_by"]) for one in told["differences"]) == [("missing", ["vectors"]), ("surplus", ["keywords"])], told
+    assert len({one["chunk_id"] for one in told["differences"]}) == 2 and len(told["orphans"]) == 1, told
+
+    repaired = server.cli("collections", "check", "rivers", "--repair")
+    assert repaired.returncode == 0 and "0 orphans · 0 missing · 0 too many" in repaired.stdout, repaired
+    words = lambda query: [item["text"] for item in server.post("/rag/search", {
+        "query": query, "collection": "rivers", "mode": "sparse", "rerank": False}).json["items"]]
+    assert len(words("oder")) == 1 and words("elbe") == []

@@ -46,6 +46,30 @@ def pdf(text):
     return out + b"trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % table
 
 
+def deck():
+    """A slide whose words are all in a chart, a table and its notes."""
+    words = "<a:p><a:r><a:t>{}</a:t></a:r></a:p>".format
+    relations = lambda *rows: "<Relationships>" + "".join(f"<Relationship Id='{key}' Type='t/{kind}' Target='{target}'/>" for key, kind, target in rows) + "</Relationships>"
+    points = lambda *values: "".join(f"<c:pt idx='{at}'><c:v>{value}</c:v></c:pt>" for at, value in enumerate(values))
+    return archive({
+        "ppt/presentation.xml": "<p:presentation><p:sldIdLst><p:sldId id='256' r:id='rId1'/></p:sldIdLst></p:presentation>",
+        "ppt/_rels/presentation.xml.rels": relations(("rId1", "slide", "slides/slide1.xml")),
+        "ppt/slides/slide1.xml": f"<p:sld><p:graphicFrame><a:tbl><a:tr><a:tc><a:txBody>{words('Thylacine sightings')}</a:txBody></a:tc></a:tr></a:tbl></p:graphicFrame></p:sld>",
+        "ppt/slides/_rels/slide1.xml.rels": relations(("rId1", "chart", "../charts/chart1.xml"), ("rId2", "notesSlide", "../notesSlides/n1.xml")),
+        "ppt/charts/chart1.xml": f"<c:chartSpace><c:chart><c:title><c:tx><c:rich>{words('Bilbies counted at dusk')}</c:rich></c:tx></c:title><c:ser>"
+                                 f"<c:tx><c:strRef><c:strCache>{points('Outback')}</c:strCache></c:strRef></c:tx><c:cat><c:strRef><c:strCache>{points('May', 'June')}</c:strCache></c:strRef></c:cat>"
+                                 f"<c:val><c:numRef><c:numCache>{points(41, 43)}</c:numCache></c:numRef></c:val></c:ser></c:chart></c:chartSpace>",
+        "ppt/notesSlides/n1.xml": f"<p:notes><p:sp><p:txBody>{words('Mention the potoroo')}</p:txBody></p:sp></p:notes>",
+    })
+
+
+BOOK = archive({
+    "mimetype": "application/epub+zip",
+    "META-INF/container.xml": "<container><rootfiles><rootfile full-path='book.opf'/></rootfiles></container>",
+    "book.opf": "<package><manifest><item id='a' href='one.xhtml'/></manifest><spine><itemref idref='a'/></spine></package>",
+    "one.xhtml": "<html><body><h1>One</h1><p>The okapi hides in the forest.</p></body></html>",
+})
+
 GOOD = {
     "page.html": (b"<html><title>t</title><script>evil()</script><h1>Quokka</h1><p>A quokka smiles.</p></html>", "quokka smiles"),
     "paper.pdf": (pdf("Capybaras swim well"), "capybaras swim"),
@@ -54,6 +78,11 @@ GOOD = {
     "rows.jsonl": (b'{"animal": "axolotl", "legs": 4}\n', "axolotl legs"),
     "mail.eml": (b"From: ann@example.org\r\nSubject: Narwhal\r\n\r\nThe narwhal has a tusk.\r\n", "narwhal tusk"),
     "main.rs": (b"fn pangolin() -> u32 { 7 }\n", "pangolin"),
+    "deck.pptx": (deck(), "bilbies counted at dusk"),
+    "book.epub": (BOOK, "okapi forest"),
+    "birds.tsv": (b"Bird\tWing\nKakapo\tshort\n", "kakapo wing"),
+    "marked.csv": ('\ufeff"Fish; name","Depth, m"\r\n"Blobfish",900\n"Lumpsucker",20\r\n'.encode(), "blobfish depth"),
+    "latin.txt": ("Das G\u00fcrteltier gr\u00e4bt.\rEs schl\u00e4ft.\r\nEs rollt sich ein.\n".encode("cp1252"), "G\u00fcrteltier gr\u00e4bt"),
 }
 
 BAD = {
@@ -103,6 +132,31 @@ def test_a_folder_of_all_types_is_found_and_each_bad_file_fails_alone(server, fo
         found = search(server, words, "formats")
         assert any(item["source"].endswith(name) for item in found), (name, found)
         assert not any("evil()" in item["text"] for item in found)
+
+
+def test_a_slide_is_found_by_its_chart_its_table_and_its_notes(server):
+    body, headers = multipart([("collection", "slides")], [("deck.pptx", deck())])
+    assert server.ingest_end(server.request("POST", "/ingest", body, headers).json["ingest_id"])["indexed"] == 1
+    for query in ("bilbies counted", "outback 43", "thylacine sightings", "potoroo"):
+        reply = server.post("/rag/search", {"query": query, "collection": "slides", "mode": "sparse", "k": 3, "rerank": False})
+        assert reply.status == 200 and reply.json["items"], (query, reply)
+        assert all(item["page"] == 1 for item in reply.json["items"]), reply
+
+
+def test_a_line_of_a_gigabyte_is_refused_and_the_file_beside_it_is_found(server):
+    place = server.folder / "giant"
+    place.mkdir()
+    (place / "small.txt").write_text("The saiga has a long nose.")
+    lines = ["line.txt", "line.csv", "line.jsonl"]
+    for name in lines:
+        # Holes take no room, and have a size all the same.
+        with open(place / name, "wb") as file:
+            file.truncate(1 << 30)
+    state = server.ingest_end(server.post("/ingest", {"source": str(place), "collection": "giant"}).json["ingest_id"])
+    assert (state["indexed"], state["failed"]) == (1, len(lines)), state
+    assert {failure["error"]["code"] for failure in state["failures"]} == {"too_large"}, state
+    done = server.cli("ingest", str(place / "line.txt"), "-c", "giant")
+    assert done.returncode not in (0, 101) and done.returncode > 0 and "RIVERRUN_INGEST_MAX_FILE_BYTES" in done.stderr, done
 
 
 def test_the_command_line_says_the_same(server, folder):
@@ -221,6 +275,8 @@ def test_rows_of_a_database_and_queries_that_do_more(server):
     for query in ["DROP TABLE products", "SELECT 1; DROP TABLE products", "ATTACH '/tmp/x' AS x", "PRAGMA query_only=0", "VACUUM INTO '/tmp/x'"]:
         reply = ask(query)
         assert (reply.status, reply.json["code"]) == (422, "query_refused"), reply
+        told = server.cli("ingest", f"sqlite:{place}", "-c", "shop", "--query", query)
+        assert told.returncode not in (0, 101) and told.returncode > 0 and "hint:" in told.stderr, told
     done = server.cli("ingest", f"sqlite:{place}", "-c", "shop", "--query", "SELECT name FROM products")
     assert done.returncode == 0, done
 

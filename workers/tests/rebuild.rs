@@ -25,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 
 #[path = "rebuild/meanwhile.rs"]
 mod meanwhile;
+#[path = "rebuild/torn.rs"]
+mod torn;
 
 const OLD: &str = "old";
 const NEW: &str = "new";

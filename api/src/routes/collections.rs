@@ -1,10 +1,8 @@
 //! Collections of documents.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use axum::Json;
 use axum::extract::{Path, State};
-use riverrun_schemas::{Collection, DocumentId};
+use riverrun_schemas::Collection;
 use riverrun_stores::read_models::{Within, documents};
 use riverrun_stores::{GapState, StoreError};
 use serde::Deserialize;
@@ -12,11 +10,12 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::collection_check;
 use crate::error::ApiError;
 use crate::extract::Query;
 use crate::state::AppState;
 use crate::submit::{self, Checks};
-use crate::wire::{CollectionCheck, CollectionView, FailureView, Items, Orphan, Problem};
+use crate::wire::{CollectionCheck, CollectionView, FailureView, Items, Problem};
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(collections)).routes(routes!(check))
@@ -44,7 +43,7 @@ async fn collections(
     Ok(Json(Items { items }))
 }
 
-/// Compares vector store, keyword index and read model, document by document, and tells what else is wrong with the collection. While
+/// Compares vector store, keyword index and read model, chunk by chunk, and tells what else is wrong with the collection. While
 /// documents are on their way the three may differ for a moment.
 #[utoipa::path(get, path = "/collections/{name}/check", tag = "knowledge", params(("name" = String, Path), CollectionsQuery),
     responses((status = 200, body = CollectionCheck), (status = 404, body = Problem), (status = 422, body = Problem)))]
@@ -54,21 +53,16 @@ async fn check(
     Query(query): Query<CollectionsQuery>,
 ) -> Result<Json<CollectionCheck>, ApiError> {
     let collection = submit::collection(query.namespace.as_deref(), &name)?;
-    let parts = state.parts();
-    let chunks = documents::indexed_documents(&parts.sql, &collection).await?;
-    let (vectors, keywords) = (parts.vectors.documents(&collection).await, parts.keywords.documents(&collection).await);
-    let mut problems = Vec::new();
-    let vectors = readable(vectors, &collection, &mut problems)?;
-    let keywords = readable(keywords, &collection, &mut problems)?;
-    let found = compare(&collection, &chunks, &vectors, &keywords);
-    problems.extend(gap(&state, &collection, found.orphans.is_empty()));
-    if chunks.is_empty() && vectors.is_empty() && keywords.is_empty() && problems.is_empty() {
+    let mut found = match collection_check::run(state.parts(), &collection).await {
+        Err(error) if error.is_damage() => damaged(&state, &collection, &error).await?,
+        other => other?,
+    };
+    found.problems.extend(gap(&state, &collection, found.orphans.is_empty()));
+    if found.chunks == 0 && found.vectors == 0 && found.keywords == 0 && found.is_whole() {
         return Err(StoreError::NoCollection(collection).into());
     }
-    Ok(Json(CollectionCheck { problems, ..found }))
+    Ok(Json(found))
 }
-
-type Counts = BTreeMap<DocumentId, usize>;
 
 /// What is known to be wrong with the collection. Whatever may go on yet: one whose parts agree is whole.
 fn gap(state: &AppState, collection: &Collection, agree: bool) -> Option<FailureView> {
@@ -82,48 +76,28 @@ fn gap(state: &AppState, collection: &Collection, agree: bool) -> Option<Failure
     Some(FailureView { code: code.to_owned(), message: gap.reason, hint })
 }
 
-/// A damaged index holds nothing, and is told.
-fn readable(
-    found: Result<Counts, StoreError>,
-    collection: &Collection,
-    problems: &mut Vec<FailureView>,
-) -> Result<Counts, StoreError> {
-    match found {
-        Err(error) if error.is_damage() => {
-            let Collection { namespace, name } = collection;
-            let hint = format!("riverrun collections rebuild {name} -n {namespace}");
-            let (code, message) = ("index_damaged".to_owned(), error.to_string());
-            problems.push(FailureView { code, message, hint: Some(hint) });
-            Ok(Counts::new())
-        }
+/// Of a collection with a damaged index nothing is compared: that it is damaged is told, and how much there is elsewhere. An index that was
+/// set aside meanwhile holds nothing.
+async fn damaged(state: &AppState, collection: &Collection, error: &StoreError) -> Result<CollectionCheck, StoreError> {
+    let Collection { namespace, name } = collection;
+    let parts = state.parts();
+    let hint = format!("riverrun collections rebuild {name} -n {namespace}");
+    let problem = FailureView { code: "index_damaged".to_owned(), message: error.to_string(), hint: Some(hint) };
+    let readable = |counted: Result<usize, StoreError>| match counted {
+        Err(error) if error.is_damage() => Ok(0),
         other => other,
-    }
-}
-
-fn compare(collection: &Collection, chunks: &Counts, vectors: &Counts, keywords: &Counts) -> CollectionCheck {
-    let all: BTreeSet<&DocumentId> = chunks.keys().chain(vectors.keys()).chain(keywords.keys()).collect();
-    let of = |counts: &Counts, id: &DocumentId| counts.get(id).copied().unwrap_or(0);
-    let orphan = |id: &DocumentId| {
-        let (chunks, vectors, keywords) = (of(chunks, id), of(vectors, id), of(keywords, id));
-        (chunks != vectors || vectors != keywords).then(|| Orphan {
-            document_id: id.to_string(),
-            chunks,
-            vectors,
-            keywords,
-        })
     };
-    let beyond = |counts: &Counts, others: &Counts| -> usize {
-        counts.iter().map(|(id, count)| count.saturating_sub(of(others, id))).sum()
-    };
-    CollectionCheck {
-        missing: beyond(chunks, vectors) + beyond(chunks, keywords),
-        surplus: beyond(vectors, chunks) + beyond(keywords, chunks),
-        problems: Vec::new(),
-        collection: collection.name.to_string(),
-        namespace: collection.namespace.to_string(),
-        chunks: chunks.values().sum(),
-        vectors: vectors.values().sum(),
-        keywords: keywords.values().sum(),
-        orphans: all.into_iter().filter_map(orphan).collect(),
-    }
+    Ok(CollectionCheck {
+        collection: name.to_string(),
+        namespace: namespace.to_string(),
+        chunks: documents::indexed_chunks(&parts.sql, collection).await?,
+        vectors: readable(parts.vectors.count(collection).await)?,
+        keywords: readable(parts.keywords.count(collection).await)?,
+        orphans: Vec::new(),
+        differences: Vec::new(),
+        truncated: false,
+        missing: 0,
+        surplus: 0,
+        problems: vec![problem],
+    })
 }

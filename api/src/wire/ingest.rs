@@ -87,12 +87,18 @@ pub struct CollectionCheck {
     pub vectors: usize,
     /// Chunks in the keyword index.
     pub keywords: usize,
-    /// Documents whose chunks are not the same in all three; none in a collection in order.
+    /// Documents whose chunks are not the same in all three, at most 1,000; none in a collection in order.
     pub orphans: Vec<Orphan>,
+    /// Chunks of these that one of the two indexes lacks or should not have, at most 200. What both lack has no id here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<CheckedChunk>,
+    /// Whether there were so many documents that differ that not all were looked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     /// Chunks that vectors or keywords lack.
     #[serde(default)]
     pub missing: usize,
-    /// Chunks in vectors or keywords that the read model does not count.
+    /// Chunks in vectors or keywords that are of no version that a search should find.
     #[serde(default)]
     pub surplus: usize,
     /// What is wrong with it otherwise: an index that can't be read or was set aside, a rebuild that goes on or needs somebody.
@@ -130,6 +136,41 @@ pub struct Orphan {
     pub vectors: usize,
     /// Chunks in the keyword index.
     pub keywords: usize,
+}
+
+/// A chunk that is not where it should be, or is where it should not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CheckedChunk {
+    /// The chunk.
+    pub chunk_id: String,
+    /// Its document.
+    pub document_id: String,
+    /// The version of the document that it is of.
+    pub version: String,
+    /// Which indexes have it.
+    pub held_by: Vec<IndexName>,
+    /// What is wrong.
+    pub fault: ChunkFault,
+}
+
+/// One of the two indexes of a collection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IndexName {
+    /// The vector store.
+    Vectors,
+    /// The keyword index.
+    Keywords,
+}
+
+/// What is wrong with a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChunkFault {
+    /// The other index lacks it.
+    Missing,
+    /// It is of a document, or a version of one, that no search should find.
+    Surplus,
 }
 
 /// Another embedding model for a collection.

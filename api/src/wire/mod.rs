@@ -50,8 +50,8 @@ pub use finetune::{
 };
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
 pub use ingest::{
-    CollectionCheck, DeadLetterEntry, DocumentDetail, IngestAccepted, IngestBody, IngestMessage, IngestView, Orphan,
-    RebuildBody, Redriven, ReembedBody,
+    CheckedChunk, ChunkFault, CollectionCheck, DeadLetterEntry, DocumentDetail, IndexName, IngestAccepted, IngestBody,
+    IngestMessage, IngestView, Orphan, RebuildBody, Redriven, ReembedBody,
 };
 pub use memory::{
     ForgetCounts, ForgetDone, LeftOutView, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody,

@@ -1,14 +1,16 @@
 //! `riverrun collections`.
 
 use clap::{Args, Subcommand};
-use riverrun_api::wire::{CollectionCheck, CollectionView, DeletionView, Items};
+use riverrun_api::wire::{CollectionView, DeletionView, Items};
 
 use super::docs::rm;
 use super::{rebuild, reembed};
 use crate::client::{encode, with_query};
-use crate::error::{CliError, Exit};
+use crate::error::CliError;
 use crate::host::Connection;
-use crate::output::{Output, print_line, table, tell};
+use crate::output::{Output, table};
+
+mod check;
 
 /// Options of `collections`.
 #[derive(Debug, Args)]
@@ -42,13 +44,16 @@ pub enum CollectionsCommand {
     Reembed(reembed::ReembedArgs),
     /// Make keywords and vectors of a collection again from the log, where they are lost, damaged or behind
     Rebuild(rebuild::RebuildArgs),
-    /// Compare vectors, keywords and read model of a collection, document by document
+    /// Compare vectors, keywords and read model of a collection, chunk by chunk
     Check {
         /// The collection
         name: String,
         /// Its namespace
         #[arg(short, long)]
         namespace: Option<String>,
+        /// Where they differ, make it whole from the log, as `collections rebuild` does, and compare again
+        #[arg(long)]
+        repair: bool,
     },
 }
 
@@ -63,7 +68,9 @@ pub async fn run(connection: &Connection, args: CollectionsArgs, output: Output)
         }
         Some(CollectionsCommand::Reembed(args)) => reembed::run(connection, args, output).await,
         Some(CollectionsCommand::Rebuild(args)) => rebuild::run(connection, args, output).await,
-        Some(CollectionsCommand::Check { name, namespace }) => check(connection, &name, namespace, output).await,
+        Some(CollectionsCommand::Check { name, namespace, repair }) => {
+            check::run(connection, check::Check { name, namespace, repair }, output).await
+        }
     }
 }
 
@@ -89,44 +96,4 @@ async fn ls(connection: &Connection, namespace: Option<String>, output: Output) 
             empty,
         )
     })
-}
-
-async fn check(connection: &Connection, name: &str, namespace: Option<String>, output: Output) -> Result<(), CliError> {
-    let path = with_query(&format!("/collections/{}/check", encode(name)), &[("namespace", namespace)]);
-    let found: CollectionCheck = connection.client.get(&path).await?;
-    output.show(&found, |found| {
-        format!(
-            "{}/{}: {} chunks · {} vectors · {} keywords · {} orphans · {} missing · {} too many",
-            found.namespace,
-            found.collection,
-            found.chunks,
-            found.vectors,
-            found.keywords,
-            found.orphans.len(),
-            found.missing,
-            found.surplus
-        )
-    })?;
-    if found.is_whole() {
-        return Ok(());
-    }
-    if !output.json {
-        for orphan in &found.orphans {
-            print_line(&format!(
-                "{}  {} chunks · {} vectors · {} keywords",
-                orphan.document_id, orphan.chunks, orphan.vectors, orphan.keywords
-            ))?;
-        }
-        for problem in &found.problems {
-            tell(&format!("{}: {}", problem.code, problem.message));
-        }
-        tell("documents that are on their way differ for a moment; check again when nothing is ingested");
-    }
-    let what = match found.problems.first() {
-        Some(problem) => format!("collection {name:?} is not whole: {}", problem.message),
-        None => format!("{} documents are not everywhere alike", found.orphans.len()),
-    };
-    let known = found.problems.first().and_then(|problem| problem.hint.clone());
-    let fix = format!("riverrun collections rebuild {} -n {}", found.collection, found.namespace);
-    Err(CliError::new(Exit::Failed, what).hint(known.unwrap_or(fix)))
 }

@@ -26,6 +26,22 @@ pub struct RebuildArgs {
 }
 
 pub async fn run(connection: &Connection, args: RebuildArgs, output: Output) -> Result<(), CliError> {
+    let view = ended(connection, args, output).await?;
+    output.show(&view, summary)?;
+    complete(&view)
+}
+
+/// The same where somebody else says what came of it: a person is told, JSON is left to the caller.
+pub async fn make_whole(connection: &Connection, args: RebuildArgs, output: Output) -> Result<(), CliError> {
+    let view = ended(connection, args, output).await?;
+    if !output.json {
+        tell(&summary(&view));
+    }
+    complete(&view)
+}
+
+/// Asks for it, and waits for its end.
+async fn ended(connection: &Connection, args: RebuildArgs, output: Output) -> Result<RebuildView, CliError> {
     let path = format!("/collections/{}/rebuild", encode(&args.name));
     let body = RebuildBody { afresh: args.afresh.then_some(true), namespace: args.namespace };
     let mut view: RebuildView = connection.client.post(&path, &body).await?;
@@ -39,20 +55,26 @@ pub async fn run(connection: &Connection, args: RebuildArgs, output: Output) -> 
     if let Some(error) = &view.error {
         return Err(CliError::new(Exit::Failed, error.message.clone()).maybe_hint(error.hint.clone()));
     }
-    output.show(&view, |view| {
-        let done = view.result.clone().unwrap_or_default();
-        format!(
-            "{}/{}: {} chunks of {} documents; written again: {} vectors ({} of them embedded anew) and {} keywords; {} documents removed",
-            view.namespace,
-            view.collection,
-            done.chunks,
-            done.documents,
-            done.vectors,
-            done.embedded,
-            done.keywords,
-            done.removed
-        )
-    })?;
+    Ok(view)
+}
+
+fn summary(view: &RebuildView) -> String {
+    let done = view.result.clone().unwrap_or_default();
+    format!(
+        "{}/{}: {} chunks of {} documents; written again: {} vectors ({} of them embedded anew) and {} keywords; {} documents removed",
+        view.namespace,
+        view.collection,
+        done.chunks,
+        done.documents,
+        done.vectors,
+        done.embedded,
+        done.keywords,
+        done.removed
+    )
+}
+
+/// What could not be made again is an error.
+fn complete(view: &RebuildView) -> Result<(), CliError> {
     let missing = view.result.as_ref().map_or(0, |result| result.missing);
     if missing == 0 {
         return Ok(());

@@ -1,11 +1,11 @@
-//! Like `recursive`, but headings, lists, code blocks and tables are kept together where they fit.
+//! Like `recursive`, but headings, lists and code blocks are kept together where they fit, and tables always are.
 
 use text_splitter::MarkdownSplitter;
 
 use super::measure::Sizer;
 use super::recursive::splitter_config;
 use super::windows::windowed;
-use super::{Chunker, Sizing};
+use super::{Chunker, Sizing, whole_tables};
 use crate::sources::ExtractedText;
 
 /// Splits by the structure of CommonMark and its usual extensions.
@@ -22,8 +22,9 @@ impl Chunker for MarkdownChunks {
     }
 
     fn split<'t>(&self, text: &'t ExtractedText, sizing: &Sizing) -> Vec<(usize, &'t str)> {
-        windowed(&text.text, sizing.window_bytes(WINDOW_CHUNKS, MIN_WINDOW_BYTES), |window| {
+        let found = windowed(&text.text, sizing.window_bytes(WINDOW_CHUNKS, MIN_WINDOW_BYTES), |window| {
             MarkdownSplitter::<Sizer>::new(splitter_config(sizing, window)).chunk_indices(window).collect()
-        })
+        });
+        whole_tables::kept(&text.text, found, sizing)
     }
 }

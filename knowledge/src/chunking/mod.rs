@@ -21,6 +21,7 @@ mod markdown;
 mod measure;
 mod raptor;
 mod recursive;
+mod whole_tables;
 mod windows;
 
 pub use batches::{MAX_BATCH_CHUNKS, MAX_DIMENSIONS, batches};

@@ -94,6 +94,22 @@ fn given_a_text_of_many_windows_when_split_then_chunks_go_on_as_in_one() {
 }
 
 #[test]
+fn given_a_table_that_fits_when_split_then_one_chunk_has_all_of_it_whatever_stands_before() {
+    let rows: String = (0..9).map(|row| format!("| launch {row} | {row} euros and some cents |\n")).collect();
+    let table = format!("| launch | price |\n| --- | --- |\n{rows}");
+    for sentences in 0..24 {
+        let before = "A sentence of a paragraph. ".repeat(sentences);
+        let text = format!("{before}\n\n{table}\nWhat is said behind it is short.\n");
+        for overlap in [0, 60, 100, 250] {
+            let found = split(&MarkdownChunks, &text, 400, overlap);
+            assert_invariants(&text, 400, &found);
+            let whole = found.iter().filter(|chunk| chunk.text.contains(table.trim_end())).count();
+            assert_eq!(whole, 1, "{sentences} sentences before, overlap {overlap}: {found:#?}");
+        }
+    }
+}
+
+#[test]
 fn given_a_markdown_document_when_split_then_chunks_carry_their_headings() {
     let text = "# Rivers\n\nIntro to rivers.\n\n## Rhine\n\nThe Rhine rises in the Alps.\n\n## Elbe\n\nThe Elbe rises in the Giant Mountains.\n";
     let chunks = split(&MarkdownChunks, text, 60, 0);

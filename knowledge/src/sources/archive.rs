@@ -5,6 +5,7 @@ use std::io::{Cursor, Read};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
+use super::xml::{self, Node};
 use super::{Fault, SourceError};
 
 /// Most bytes that the parts of one package may unpack to together.
@@ -19,6 +20,9 @@ const MAX_RATIO: u64 = 200;
 
 /// Bytes up to which the ratio of a part does not matter.
 pub(super) const FREE_BYTES: u64 = 1 << 20;
+
+/// A relation of a part: its id, its kind and its target.
+pub(super) type Relation = (String, String, String);
 
 /// A package, and what it may still unpack.
 pub(super) struct Package<'d> {
@@ -86,9 +90,26 @@ impl<'d> Package<'d> {
     /// The text of a part in XML; `None` when there is no such part.
     pub(super) fn xml(&mut self, part: &str) -> Result<Option<String>, SourceError> {
         let Some(bytes) = self.part(part)? else { return Ok(None) };
-        let text = super::xml::decode(&bytes)
+        let text = xml::decode(&bytes)
             .ok_or_else(|| SourceError::malformed(self.name, self.format, format!("{part} is not valid text")))?;
         Ok(Some(text))
+    }
+
+    /// The relations of a part.
+    pub(super) fn relations(&mut self, part: &str) -> Result<Vec<Relation>, SourceError> {
+        let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
+        let Some(xml) = self.xml(&format!("{folder}/_rels/{file}.rels"))? else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        xml::walk(self.name, self.format, &xml, |node| {
+            if let Node::Open(tag) = node
+                && tag.name() == "Relationship"
+                && let (Some(id), Some(kind), Some(target)) =
+                    (tag.attribute("Id"), tag.attribute("Type"), tag.attribute("Target"))
+            {
+                found.push((id, kind, resolve(part, &target)));
+            }
+        })?;
+        Ok(found)
     }
 
     /// The text of a part in XML that the format can't be without.

@@ -292,7 +292,8 @@ fn mysql_row(row: &MySqlRow) -> Map<String, Value> {
         let number = || {
             let text = std::str::from_utf8(&bytes).ok()?;
             if kind.contains("INT") {
-                text.parse::<i64>().ok().map(Value::from)
+                // Of the numbers without a sign the larger half is no i64.
+                text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<u64>().map(Value::from)).ok()
             } else {
                 text.parse::<f64>().ok().and_then(Number::from_f64).map(Value::Number)
             }

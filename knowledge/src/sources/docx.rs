@@ -1,9 +1,11 @@
-//! Word documents (ECMA-376): headings, lists, tables, foot- and endnotes in reading order.
+//! Word documents (ECMA-376): headings, lists, tables, foot- and endnotes in reading order, charts, headers and footers
+//! behind them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use super::archive::Package;
+use super::archive::{Package, Relation};
 use super::builder::Builder;
+use super::chart;
 use super::xml::{self, Node};
 use super::{ExtractedText, Source, SourceError};
 use crate::chunking::{self, Chunker};
@@ -59,8 +61,40 @@ impl Source for Docx {
                 read_body(name, &xml, &styles, &mut out)?;
             }
         }
+        let relations = package.relations(BODY)?;
+        let charts = chart::of_part(name, FORMAT, &mut package, &relations)?;
+        if !charts.is_empty() {
+            out.heading(1, "Charts");
+            charts.iter().for_each(|chart| chart.write(&mut out));
+        }
+        let margins = margins(name, &mut package, &relations, &styles)?;
+        // A document of pictures is none for having a header.
+        if !margins.is_empty() && !out.is_blank() {
+            out.heading(1, "Headers and footers");
+            margins.iter().for_each(|margin| out.paragraph(margin));
+        }
         out.finish(name, "it has no characters in its body; it may be made of pictures")
     }
+}
+
+/// What stands at the edges of pages, each text once: first, even and odd pages mostly have the same.
+fn margins(
+    name: &str,
+    package: &mut Package<'_>,
+    relations: &[Relation],
+    styles: &HashMap<String, u8>,
+) -> Result<BTreeSet<String>, SourceError> {
+    let is_margin = |kind: &str| kind.ends_with("/header") || kind.ends_with("/footer");
+    let mut found = BTreeSet::new();
+    for (.., part) in relations.iter().filter(|(_, kind, _)| is_margin(kind)) {
+        let Some(xml) = package.xml(part)? else { continue };
+        let mut margin = Builder::default();
+        read_body(name, &xml, styles, &mut margin)?;
+        if !margin.is_blank() {
+            found.insert(margin.finish(name, "a header without characters")?.text);
+        }
+    }
+    Ok(found)
 }
 
 /// `dc:title` and `dc:creator` of the core properties that all Office formats share.

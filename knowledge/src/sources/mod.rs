@@ -8,6 +8,7 @@ use crate::chunking::Chunker;
 
 mod archive;
 mod builder;
+mod chart;
 mod code;
 mod csv;
 mod database;
@@ -34,6 +35,7 @@ mod read;
 mod repository;
 mod robots;
 mod sheet;
+mod sheet_beside;
 mod sniff;
 mod table;
 mod text;

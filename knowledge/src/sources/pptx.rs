@@ -1,7 +1,9 @@
-//! Presentations (ECMA-376): a slide is a page, with its title as heading, its tables, its diagrams and its notes.
+//! Presentations (ECMA-376): a slide is a page, with its title as heading, its tables, its diagrams, its charts,
+//! its notes and what was said of it.
 
-use super::archive::{Package, resolve};
+use super::archive::{Package, Relation};
 use super::builder::{Builder, one_line};
+use super::chart::{self, Chart};
 use super::docx::read_core;
 use super::xml::{self, Node};
 use super::{ExtractedText, Source, SourceError};
@@ -44,12 +46,16 @@ impl Source for Pptx {
         let mut blank = true;
         for (number, slide) in (1..).zip(&slides) {
             let mut shapes = shapes(name, &package.needed(slide)?)?;
-            let relations = relations(name, &mut package, slide)?;
+            let relations = package.relations(slide)?;
             shapes.extend(diagrams(name, &mut package, &relations)?);
+            shapes.extend(chart::of_part(name, FORMAT, &mut package, &relations)?.into_iter().map(Shape::Chart));
             let notes = notes(name, &mut package, &relations)?;
-            blank &= shapes.is_empty() && notes.is_empty();
+            let comments = comments(name, &mut package, &relations)?;
+            blank &= shapes.is_empty() && notes.is_empty() && comments.is_empty();
             out.page(number);
-            write_slide(number, &shapes, &notes, &mut out);
+            write_slide(number, &shapes, &mut out);
+            write_beside("Notes", &notes, &mut out);
+            write_beside("Comments", &comments, &mut out);
         }
         if blank {
             return Err(SourceError::no_text(name, "its slides have no characters; they may be made of pictures"));
@@ -58,30 +64,10 @@ impl Source for Pptx {
     }
 }
 
-/// A relation of a part: its id, its kind and its target.
-type Relation = (String, String, String);
-
-/// The relations of a part.
-fn relations(name: &str, package: &mut Package<'_>, part: &str) -> Result<Vec<Relation>, SourceError> {
-    let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
-    let Some(xml) = package.xml(&format!("{folder}/_rels/{file}.rels"))? else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
-    xml::walk(name, FORMAT, &xml, |node| {
-        if let Node::Open(tag) = node
-            && tag.name() == "Relationship"
-            && let (Some(id), Some(kind), Some(target)) =
-                (tag.attribute("Id"), tag.attribute("Type"), tag.attribute("Target"))
-        {
-            found.push((id, kind, resolve(part, &target)));
-        }
-    })?;
-    Ok(found)
-}
-
 /// The slides in the order of the presentation.
 fn slides(name: &str, package: &mut Package<'_>) -> Result<Vec<String>, SourceError> {
     let deck = package.needed(DECK)?;
-    let relations = relations(name, package, DECK)?;
+    let relations = package.relations(DECK)?;
     let mut slides = Vec::new();
     xml::walk(name, FORMAT, &deck, |node| {
         if let Node::Open(tag) = node
@@ -100,6 +86,7 @@ enum Shape {
     Title(String),
     Text(Vec<String>),
     Table(Vec<Vec<String>>),
+    Chart(Chart),
 }
 
 #[derive(Default)]
@@ -187,12 +174,33 @@ fn notes(name: &str, package: &mut Package<'_>, relations: &[Relation]) -> Resul
     let Some(xml) = package.xml(part)? else { return Ok(Vec::new()) };
     let texts = shapes(name, &xml)?.into_iter().filter_map(|shape| match shape {
         Shape::Text(paragraphs) => Some(paragraphs),
-        Shape::Title(_) | Shape::Table(_) => None,
+        Shape::Title(_) | Shape::Table(_) | Shape::Chart(_) => None,
     });
     Ok(texts.flatten().collect())
 }
 
-fn write_slide(number: usize, shapes: &[Shape], notes: &[String], out: &mut Builder) {
+/// What people said of a slide, in the older form (`text`) and in the newer one (paragraphs).
+fn comments(name: &str, package: &mut Package<'_>, relations: &[Relation]) -> Result<Vec<String>, SourceError> {
+    let mut found = Vec::new();
+    for (.., part) in relations.iter().filter(|(_, kind, _)| kind.ends_with("/comments")) {
+        let Some(xml) = package.xml(part)? else { continue };
+        let (mut line, mut in_text) = (String::new(), false);
+        xml::walk(name, FORMAT, &xml, |node| match node {
+            Node::Open(tag) => in_text = matches!(tag.name(), "text" | "t"),
+            Node::Text(words) if in_text => line.push_str(words),
+            Node::Text(_) => {}
+            Node::Close("text" | "p") => {
+                in_text = false;
+                found.push(std::mem::take(&mut line));
+            }
+            Node::Close(_) => in_text = false,
+        })?;
+    }
+    found.retain(|line| !line.trim().is_empty());
+    Ok(found)
+}
+
+fn write_slide(number: usize, shapes: &[Shape], out: &mut Builder) {
     let title =
         shapes.iter().find_map(|shape| if let Shape::Title(title) = shape { Some(one_line(title)) } else { None });
     if let Some(title) = title.as_deref().filter(|_| number == 1) {
@@ -204,10 +212,14 @@ fn write_slide(number: usize, shapes: &[Shape], notes: &[String], out: &mut Buil
             Shape::Title(_) => {}
             Shape::Text(paragraphs) => paragraphs.iter().for_each(|paragraph| out.paragraph(paragraph)),
             Shape::Table(rows) => out.table(rows),
+            Shape::Chart(chart) => chart.write(out),
         }
     }
-    if !notes.is_empty() {
-        out.heading(2, "Notes");
-        notes.iter().for_each(|note| out.paragraph(note));
+}
+
+fn write_beside(heading: &str, paragraphs: &[String], out: &mut Builder) {
+    if !paragraphs.is_empty() {
+        out.heading(2, heading);
+        paragraphs.iter().for_each(|paragraph| out.paragraph(paragraph));
     }
 }

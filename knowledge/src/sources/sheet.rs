@@ -7,6 +7,7 @@ use calamine::{Data, DataRef, ExcelDateTime, Ods, OdsError, Reader, Xlsx, XlsxEr
 
 use super::archive::Package;
 use super::builder::Builder;
+use super::sheet_beside::{self, Beside};
 use super::table::{Cell, MAX_COLUMNS, Row, Table, column_names};
 use super::{ExtractedText, Fault, Source, SourceError};
 use crate::chunking::{self, Chunker};
@@ -42,7 +43,8 @@ impl Source for Spreadsheet {
     }
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
-        text(name, self.tables(name, bytes)?)
+        let tables = self.tables(name, bytes)?;
+        text(name, tables, &sheet_beside::read(name, "XLSX workbook", bytes)?)
     }
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
@@ -94,7 +96,7 @@ impl Source for OpenSpreadsheet {
     }
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
-        text(name, self.tables(name, bytes)?)
+        text(name, self.tables(name, bytes)?, &Beside::default())
     }
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
@@ -137,7 +139,7 @@ fn not_blank(name: &str, tables: Vec<Table>) -> Result<Vec<Table>, SourceError> 
     if tables.is_empty() { Err(SourceError::no_text(name, "its sheets have no values")) } else { Ok(tables) }
 }
 
-fn text(name: &str, tables: Vec<Table>) -> Result<ExtractedText, SourceError> {
+fn text(name: &str, tables: Vec<Table>, beside: &Beside) -> Result<ExtractedText, SourceError> {
     let mut out = Builder::default();
     for table in tables {
         out.heading(1, &table.name);
@@ -150,6 +152,7 @@ fn text(name: &str, tables: Vec<Table>) -> Result<ExtractedText, SourceError> {
             out.line(&table.columns.join("; "));
         }
     }
+    beside.write(&mut out);
     out.finish(name, "its sheets have no values")
 }
 

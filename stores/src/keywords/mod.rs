@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use riverrun_schemas::{Collection, DocumentId};
+use riverrun_schemas::{ChunkId, Collection, DocumentId};
 
+use crate::agreement::{ChunkKey, KeyPage};
 use crate::chunk::{ChunkFilter, StoredChunk, Versions};
 use crate::error::StoreError;
 use crate::gaps::Damage;
@@ -70,6 +71,24 @@ pub trait KeywordIndex: Send + Sync + 'static {
 
     /// How many chunks each document has that is committed.
     async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError>;
+
+    /// The same of these documents; one without a chunk is left out.
+    async fn count_documents(
+        &self,
+        collection: &Collection,
+        documents: &[DocumentId],
+    ) -> Result<BTreeMap<DocumentId, usize>, StoreError>;
+
+    /// Up to `limit` committed chunks from this id on, in the order of their ids; none when there is no such collection.
+    async fn ids(
+        &self,
+        collection: &Collection,
+        from: Option<ChunkId>,
+        limit: usize,
+    ) -> Result<KeyPage<ChunkId>, StoreError>;
+
+    /// What these committed chunks are parts of; what is not there is left out.
+    async fn keys_of(&self, collection: &Collection, chunks: &[ChunkId]) -> Result<Vec<ChunkKey>, StoreError>;
 
     /// Makes what was written durable and found.
     async fn commit(&self, collection: &Collection) -> Result<(), StoreError>;

@@ -21,8 +21,9 @@ use qdrant_client::qdrant::{
     QueryPointsBuilder, SparseIndexConfigBuilder, SparseVectorParamsBuilder, SparseVectorsConfigBuilder,
     UpsertPointsBuilder, Vector, VectorInput,
 };
-use riverrun_schemas::{Collection, DocumentId};
+use riverrun_schemas::{ChunkId, Collection, DocumentId};
 
+use crate::agreement::{ChunkKey, KeyPage};
 use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
 use crate::error::StoreError;
 use crate::keywords::words::{ANALYZER, FORMER_ANALYZERS};
@@ -195,6 +196,28 @@ impl KeywordIndex for QdrantKeywords {
 
     async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
         self.server.documents(&live(collection)).await
+    }
+
+    async fn count_documents(
+        &self,
+        collection: &Collection,
+        documents: &[DocumentId],
+    ) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        self.server.count_documents(&live(collection), documents).await
+    }
+
+    async fn ids(
+        &self,
+        collection: &Collection,
+        from: Option<ChunkId>,
+        limit: usize,
+    ) -> Result<KeyPage<ChunkId>, StoreError> {
+        let KeyPage { items, next } = self.server.keys(&live(collection), from, limit).await?;
+        Ok(KeyPage { items: items.into_iter().map(|key| key.chunk_id).collect(), next })
+    }
+
+    async fn keys_of(&self, collection: &Collection, chunks: &[ChunkId]) -> Result<Vec<ChunkKey>, StoreError> {
+        self.server.keys_of(&live(collection), chunks).await
     }
 
     async fn commit(&self, _collection: &Collection) -> Result<(), StoreError> {

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use riverrun_schemas::{Collection, DocumentId};
+use riverrun_schemas::{ChunkId, Collection, DocumentId};
 
+use crate::agreement::{ChunkKey, KeyPage};
 use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
 use crate::error::StoreError;
 use crate::gaps::{Damage, Gaps};
@@ -148,6 +149,38 @@ impl KeywordIndex for TantivyIndex {
     async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
         self.blocking(collection, |inner, collection| nothing_if_missing(inner.read(collection, OpenIndex::documents)))
             .await
+    }
+
+    async fn count_documents(
+        &self,
+        collection: &Collection,
+        documents: &[DocumentId],
+    ) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        let documents = documents.to_vec();
+        self.blocking(collection, move |inner, collection| {
+            nothing_if_missing(inner.read(collection, |index| index.count_documents(&documents)))
+        })
+        .await
+    }
+
+    async fn ids(
+        &self,
+        collection: &Collection,
+        from: Option<ChunkId>,
+        limit: usize,
+    ) -> Result<KeyPage<ChunkId>, StoreError> {
+        self.blocking(collection, move |inner, collection| {
+            nothing_if_missing(inner.read(collection, |index| index.ids(from, limit)))
+        })
+        .await
+    }
+
+    async fn keys_of(&self, collection: &Collection, chunks: &[ChunkId]) -> Result<Vec<ChunkKey>, StoreError> {
+        let chunks = chunks.to_vec();
+        self.blocking(collection, move |inner, collection| {
+            nothing_if_missing(inner.read(collection, |index| index.keys_of(&chunks)))
+        })
+        .await
     }
 
     async fn commit(&self, collection: &Collection) -> Result<(), StoreError> {

@@ -14,6 +14,9 @@ const NOT_FOUND: i32 = 5;
 
 /// The fields of a chunk that filters look at.
 pub(super) const FIELDS: [&str; 3] = [DOCUMENT_ID, VERSION, TAGS];
+/// The fields of a chunk that say whose it is.
+pub(super) const KEY_FIELDS: [&str; 3] = [CHUNK_ID, DOCUMENT_ID, VERSION];
+const CHUNK_ID: &str = "chunk_id";
 pub(super) const DOCUMENT_ID: &str = "document_id";
 const VERSION: &str = "version";
 const TAGS: &str = "tags";

@@ -1,6 +1,6 @@
 //! What is asked about documents, collections and requests.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use riverrun_schemas::{BlobRef, Collection, DocumentId, Failure, IngestId, Namespace};
 use serde_json::Value;
@@ -19,6 +19,8 @@ use crate::read_models::within::Within;
 use crate::sql::{DbConnection, DbRow, Sql, storable};
 
 const MAX_FAILURES: i64 = 100;
+/// Documents that are asked for in one statement.
+const MAX_AMONG: usize = 250;
 
 /// Collections that hold something, by namespace and name.
 pub async fn collections(sql: &Sql, within: Within<'_>) -> Result<Vec<CollectionView>, StoreError> {
@@ -127,22 +129,88 @@ pub async fn holds_anything(sql: &Sql, collection: &Collection) -> Result<bool, 
     Ok(found > 0)
 }
 
-/// The documents of a collection that a search can find, with how many chunks each has.
-pub async fn indexed_documents(sql: &Sql, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+/// What a search finds of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexedDocument {
+    /// The document.
+    pub document_id: DocumentId,
+    /// The version that is found.
+    pub version: String,
+    /// Its chunks.
+    pub chunks: usize,
+}
+
+/// Up to `limit` documents of a collection that a search can find, by id, behind the one of that id.
+pub async fn indexed_after(
+    sql: &Sql,
+    collection: &Collection,
+    after: Option<DocumentId>,
+    limit: usize,
+) -> Result<Vec<IndexedDocument>, StoreError> {
     let rows = sqlx::query(
-        "SELECT document_id, indexed_chunks FROM documents WHERE namespace = $1 AND collection = $2 AND indexed_version IS NOT NULL",
+        "SELECT document_id, indexed_version, indexed_chunks FROM documents
+         WHERE namespace = $1 AND collection = $2 AND indexed_version IS NOT NULL AND document_id > $3
+         ORDER BY document_id LIMIT $4",
     )
     .bind(collection.namespace.as_str())
     .bind(collection.name.as_str())
+    .bind(after.map(|after| after.to_string()).unwrap_or_default())
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
     .fetch_all(sql.reader())
     .await
     .map_err(|error| StoreError::from(error).at(sql.path()))?;
-    rows.iter()
-        .map(|row| {
-            let chunks: i64 = row.try_get("indexed_chunks")?;
-            Ok((id("documents", row.try_get("document_id")?)?, usize::try_from(chunks).unwrap_or(0)))
-        })
-        .collect()
+    rows.iter().map(indexed_document).collect()
+}
+
+/// Those of the documents that a search of the collection can find.
+pub async fn indexed_among(
+    sql: &Sql,
+    collection: &Collection,
+    among: &BTreeSet<DocumentId>,
+) -> Result<BTreeMap<DocumentId, IndexedDocument>, StoreError> {
+    let mut found = BTreeMap::new();
+    let among: Vec<String> = among.iter().map(ToString::to_string).collect();
+    for part in among.chunks(MAX_AMONG) {
+        let places = (3..3 + part.len()).map(|place| format!("${place}")).collect::<Vec<_>>().join(", ");
+        let text = format!(
+            "SELECT document_id, indexed_version, indexed_chunks FROM documents
+             WHERE namespace = $1 AND collection = $2 AND indexed_version IS NOT NULL AND document_id IN ({places})"
+        );
+        let mut query =
+            sqlx::query(sqlx::AssertSqlSafe(text)).bind(collection.namespace.as_str()).bind(collection.name.as_str());
+        for document in part {
+            query = query.bind(document.as_str());
+        }
+        let rows = query.fetch_all(sql.reader()).await.map_err(|error| StoreError::from(error).at(sql.path()))?;
+        for row in &rows {
+            let document = indexed_document(row)?;
+            found.insert(document.document_id, document);
+        }
+    }
+    Ok(found)
+}
+
+/// How many chunks of a collection a search can find.
+pub async fn indexed_chunks(sql: &Sql, collection: &Collection) -> Result<usize, StoreError> {
+    let chunks: i64 = sqlx::query_scalar(
+        "SELECT CAST(COALESCE(SUM(indexed_chunks), 0) AS BIGINT) FROM documents
+         WHERE namespace = $1 AND collection = $2 AND indexed_version IS NOT NULL",
+    )
+    .bind(collection.namespace.as_str())
+    .bind(collection.name.as_str())
+    .fetch_one(sql.reader())
+    .await
+    .map_err(|error| StoreError::from(error).at(sql.path()))?;
+    Ok(usize::try_from(chunks).unwrap_or(0))
+}
+
+fn indexed_document(row: &DbRow) -> Result<IndexedDocument, StoreError> {
+    let chunks: i64 = row.try_get("indexed_chunks")?;
+    Ok(IndexedDocument {
+        document_id: id("documents", row.try_get("document_id")?)?,
+        version: row.try_get("indexed_version")?,
+        chunks: usize::try_from(chunks).unwrap_or(0),
+    })
 }
 
 /// The stored text that spans of a document version count in.

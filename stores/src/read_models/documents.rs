@@ -15,8 +15,8 @@ use crate::read_models::{rebuilds, reembeddings};
 use crate::sql::{DbConnection, storable};
 
 pub use crate::read_models::document_queries::{
-    collection, collections, document, document_in, document_metadata, document_text, document_versions, documents,
-    holds_anything, indexed_documents, ingest,
+    IndexedDocument, collection, collections, document, document_in, document_metadata, document_text,
+    document_versions, documents, holds_anything, indexed_after, indexed_among, indexed_chunks, ingest,
 };
 
 /// The fields that every event of a document has.

@@ -19,9 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use riverrun_schemas::{Collection, DocumentId};
+use riverrun_schemas::{ChunkId, Collection, DocumentId};
 use serde::{Deserialize, Serialize};
 
+use crate::agreement::{ChunkKey, KeyPage};
 use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
 use crate::error::StoreError;
 use crate::folder;
@@ -329,6 +330,30 @@ impl VectorStore for EdgeVectors {
     async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
         self.blocking(collection, |inner, collection| nothing_if_missing(inner.read(collection, Shard::documents)))
             .await
+    }
+
+    async fn count_documents(
+        &self,
+        collection: &Collection,
+        documents: &[DocumentId],
+    ) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        let documents = documents.to_vec();
+        self.blocking(collection, move |inner, collection| {
+            nothing_if_missing(inner.read(collection, |shard| shard.count_documents(documents)))
+        })
+        .await
+    }
+
+    async fn keys(
+        &self,
+        collection: &Collection,
+        from: Option<ChunkId>,
+        limit: usize,
+    ) -> Result<KeyPage<ChunkKey>, StoreError> {
+        self.blocking(collection, move |inner, collection| {
+            nothing_if_missing(inner.read(collection, |shard| shard.keys(from, limit)))
+        })
+        .await
     }
 
     async fn flush(&self, collection: &Collection) -> Result<(), StoreError> {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use riverrun_schemas::{Collection, DocumentId};
+use riverrun_schemas::{ChunkId, Collection, DocumentId};
 use serde::{Deserialize, Serialize};
 
+use crate::agreement::{ChunkKey, KeyPage};
 use crate::chunk::{ChunkFilter, StoredChunk, Versions};
 use crate::error::StoreError;
 use crate::gaps::Damage;
@@ -101,6 +102,21 @@ pub trait VectorStore: Send + Sync + 'static {
 
     /// How many chunks each document has.
     async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError>;
+
+    /// The same of these documents; one without a chunk is left out.
+    async fn count_documents(
+        &self,
+        collection: &Collection,
+        documents: &[DocumentId],
+    ) -> Result<BTreeMap<DocumentId, usize>, StoreError>;
+
+    /// Up to `limit` chunks from this id on, in the order of their ids; none when there is no such collection.
+    async fn keys(
+        &self,
+        collection: &Collection,
+        from: Option<ChunkId>,
+        limit: usize,
+    ) -> Result<KeyPage<ChunkKey>, StoreError>;
 
     /// Makes what was written durable.
     async fn flush(&self, collection: &Collection) -> Result<(), StoreError>;

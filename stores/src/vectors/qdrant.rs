@@ -21,9 +21,10 @@ use qdrant_client::qdrant::{
     VectorParamsBuilder, VectorsOutput,
 };
 use qdrant_client::{Qdrant, QdrantError};
-use riverrun_schemas::{Collection, DocumentId};
+use riverrun_schemas::{ChunkId, Collection, DocumentId};
 use serde_json::Value;
 
+use crate::agreement::{ChunkKey, KeyPage};
 use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
 use crate::error::StoreError;
 use crate::qdrant_server::Server;
@@ -339,6 +340,29 @@ impl VectorStore for QdrantVectors {
         match self.place(collection).await? {
             Some(place) => self.server().documents(&place).await,
             None => Ok(BTreeMap::new()),
+        }
+    }
+
+    async fn count_documents(
+        &self,
+        collection: &Collection,
+        documents: &[DocumentId],
+    ) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        match self.place(collection).await? {
+            Some(place) => self.server().count_documents(&place, documents).await,
+            None => Ok(BTreeMap::new()),
+        }
+    }
+
+    async fn keys(
+        &self,
+        collection: &Collection,
+        from: Option<ChunkId>,
+        limit: usize,
+    ) -> Result<KeyPage<ChunkKey>, StoreError> {
+        match self.place(collection).await? {
+            Some(place) => self.server().keys(&place, from, limit).await,
+            None => Ok(KeyPage::default()),
         }
     }
 

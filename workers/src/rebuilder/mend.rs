@@ -20,6 +20,7 @@ use crate::reembedder::store_error;
 use crate::runtime::{Context, WorkError};
 
 mod again;
+mod torn;
 
 /// Times that what is there is compared with the log: each further one takes somebody who changed it meanwhile.
 const MAX_ROUNDS: usize = 10;
@@ -50,6 +51,8 @@ struct Todo {
     writes: BTreeMap<(Origin, i32), BTreeMap<i64, Needs>>,
     /// Documents of which other versions are there, too.
     stale: Vec<DocumentId>,
+    /// Documents of which the two indexes have as many chunks, and not the same ones.
+    torn: Vec<DocumentId>,
     /// Documents that should not be there.
     gone: Vec<DocumentId>,
     missing: Vec<DocumentId>,
@@ -57,7 +60,7 @@ struct Todo {
 
 impl Todo {
     fn is_empty(&self) -> bool {
-        self.writes.is_empty() && self.stale.is_empty() && self.gone.is_empty()
+        self.writes.is_empty() && self.stale.is_empty() && self.gone.is_empty() && self.torn.is_empty()
     }
 
     fn write(&mut self, version: &Version, origin: Origin, needs: Needs) {
@@ -143,7 +146,10 @@ impl<'r> Mend<'r> {
             if self.fold.lacks_embeddings(&target.model) && !self.chunks_read {
                 self.read_chunks().await?;
             }
-            let todo = self.differences(&target).await.map_err(|error| store_error(&error))?;
+            let mut todo = self.differences(&target).await.map_err(|error| store_error(&error))?;
+            if todo.is_empty() {
+                todo.torn = self.torn(&target).await.map_err(|error| store_error(&error))?;
+            }
             if todo.is_empty() {
                 if self.hand_in_again(&todo.missing, &target.model).await? {
                     continue;
@@ -390,7 +396,7 @@ impl<'r> Mend<'r> {
 
     /// Removes what nothing on the log stands for any more.
     async fn clean(&mut self, todo: &Todo, target: &Target) -> Result<(), WorkError> {
-        if todo.stale.is_empty() && todo.gone.is_empty() {
+        if todo.stale.is_empty() && todo.gone.is_empty() && todo.torn.is_empty() {
             return Ok(());
         }
         let turn = self.rebuilder.turns.of(self.collection);
@@ -411,8 +417,9 @@ impl<'r> Mend<'r> {
         });
         let gone = todo.gone.iter().filter(|document| self.is_gone(document, target));
         let gone: Vec<_> = gone.map(|document| (*document, Versions::All)).collect();
+        let torn = self.still_torn(&todo.torn, target).await?;
         self.done.removed += gone.len();
-        for (document, versions) in stale.chain(gone) {
+        for (document, versions) in stale.chain(gone).chain(torn) {
             vectors.delete_document(self.collection, &document, &versions).await?;
             keywords.delete_document(self.collection, &document, &versions).await?;
         }

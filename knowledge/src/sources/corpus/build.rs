@@ -17,7 +17,17 @@ pub(super) fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
-/// The same with one member that is a symbolic link.
+/// A zip with further members.
+pub(super) fn with_parts(zip: &[u8], members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut writer = ZipWriter::new_append(Cursor::new(zip.to_vec())).unwrap();
+    for (name, bytes) in members {
+        writer.start_file(*name, SimpleFileOptions::default()).unwrap();
+        writer.write_all(bytes).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+/// A zip with these members, of which one is a symbolic link.
 pub(super) fn zip_with_link(name: &str, target: &str, members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     writer.add_symlink(name, target, SimpleFileOptions::default()).unwrap();

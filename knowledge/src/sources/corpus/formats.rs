@@ -108,6 +108,27 @@ fn given_text_boxes_and_moved_text_when_a_word_document_is_read_then_each_word_i
 }
 
 #[test]
+fn given_headers_and_footers_when_a_word_document_is_read_then_each_text_is_there_once() {
+    let part =
+        |element: &str, text: &str| format!("<w:{element}><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:{element}>");
+    let (header, footer) = (part("hdr", "Contract 4711"), part("ftr", "Gliding club"));
+    let body = format!("<w:document>{}</w:document>", part("body", "Written words."));
+    let bytes = build::zip(&[
+        ("word/document.xml", body.as_bytes()),
+        (
+            "word/_rels/document.xml.rels",
+            b"<Relationships><Relationship Id='a' Type='t/header' Target='header1.xml'/><Relationship Id='b' Type='t/header' Target='header2.xml'/>\
+              <Relationship Id='c' Type='t/footer' Target='footer1.xml'/><Relationship Id='d' Type='t/footer' Target='gone.xml'/></Relationships>",
+        ),
+        ("word/header1.xml", header.as_bytes()),
+        ("word/header2.xml", header.as_bytes()),
+        ("word/footer1.xml", footer.as_bytes()),
+    ]);
+    let expected = "Written words.\n\n# Headers and footers\n\nContract 4711\n\nGliding club\n";
+    assert_eq!(read("docx", &bytes).unwrap().text, expected);
+}
+
+#[test]
 fn given_a_presentation_when_read_then_slides_are_pages_in_their_order_with_notes() {
     let text = read("pptx", &build::pptx()).unwrap();
     let headings: Vec<_> = text.sections.iter().map(|section| section.heading.as_str()).collect();
@@ -150,6 +171,111 @@ fn given_diagrams_and_drawings_in_two_forms_when_a_presentation_is_read_then_eac
     ]);
     let text = read("pptx", &bytes).unwrap();
     assert_eq!(text.text.trim_end(), "# Slide 1\n\nDrawn words.\n\nPlan the flight\n\nFly the plan");
+}
+
+#[test]
+fn given_charts_when_office_documents_are_read_then_titles_series_and_values_are_there() {
+    let words = |text: &str| format!("<a:p><a:r><a:t>{text}</a:t></a:r></a:p>");
+    let cache = |values: [&str; 2]| {
+        format!("<c:pt idx='0'><c:v>{}</c:v></c:pt><c:pt idx='1'><c:v>{}</c:v></c:pt>", values[0], values[1])
+    };
+    let series = |name: &str, values: [&str; 2]| {
+        format!(
+            "<c:ser><c:idx val='0'/><c:tx><c:strRef><c:f>Sheet1!$B$1</c:f><c:strCache><c:pt idx='0'><c:v>{name}</c:v></c:pt></c:strCache></c:strRef></c:tx>\
+             <c:cat><c:strRef><c:f>Sheet1!$A$2:$A$3</c:f><c:strCache><c:ptCount val='2'/>{}</c:strCache></c:strRef></c:cat>\
+             <c:val><c:numRef><c:numCache><c:formatCode>General</c:formatCode>{}</c:numCache></c:numRef></c:val></c:ser>",
+            cache(["Winch", "Aerotow"]),
+            cache(values)
+        )
+    };
+    let title = |text: &str| format!("<c:title><c:tx><c:rich>{}</c:rich></c:tx></c:title>", words(text));
+    let chart = format!(
+        "<c:chartSpace><c:chart>{}<c:plotArea><c:barChart>{}{}</c:barChart><c:valAx>{}</c:valAx></c:plotArea></c:chart></c:chartSpace>",
+        title("Launches &amp; costs"),
+        series("Spring", ["12", "3.5"]),
+        series("Autumn", ["9", "4"]),
+        title("Euros")
+    );
+    let expected = "Launches & costs\n\nEuros\n\n|  | Spring | Autumn |\n| --- | --- | --- |\n| Winch | 12 | 9 |\n| Aerotow | 3.5 | 4 |";
+    let relation = |target: &str| {
+        format!(
+            "<Relationships><Relationship Id='rId7' Type='t/relationships/chart' Target='{target}'/></Relationships>"
+        )
+    };
+
+    let slide = format!("<p:sld><p:sp><p:txBody>{}</p:txBody></p:sp></p:sld>", words("Spoken words."));
+    let deck = build::zip(&[
+        (
+            "ppt/presentation.xml",
+            b"<p:presentation><p:sldIdLst><p:sldId id='256' r:id='rId1'/></p:sldIdLst></p:presentation>",
+        ),
+        (
+            "ppt/_rels/presentation.xml.rels",
+            b"<Relationships><Relationship Id='rId1' Type='t/slide' Target='slides/slide1.xml'/></Relationships>",
+        ),
+        ("ppt/slides/slide1.xml", slide.as_bytes()),
+        ("ppt/slides/_rels/slide1.xml.rels", relation("../charts/chart1.xml").as_bytes()),
+        ("ppt/charts/chart1.xml", chart.as_bytes()),
+    ]);
+    assert_eq!(read("pptx", &deck).unwrap().text.trim_end(), format!("# Slide 1\n\nSpoken words.\n\n{expected}"));
+
+    let letter = build::zip(&[
+        (
+            "word/document.xml",
+            b"<w:document><w:body><w:p><w:r><w:t>Written words.</w:t></w:r></w:p></w:body></w:document>",
+        ),
+        ("word/_rels/document.xml.rels", relation("charts/chart1.xml").as_bytes()),
+        ("word/charts/chart1.xml", chart.as_bytes()),
+    ]);
+    assert_eq!(read("docx", &letter).unwrap().text.trim_end(), format!("Written words.\n\n# Charts\n\n{expected}"));
+
+    let book = build::with_parts(
+        &build::xlsx(build::SHEET),
+        &[
+            ("xl/drawings/drawing1.xml", b"<xdr:wsDr/>"),
+            ("xl/drawings/_rels/drawing1.xml.rels", relation("../charts/chart1.xml").as_bytes()),
+            ("xl/charts/chart1.xml", chart.as_bytes()),
+        ],
+    );
+    let text = read("xlsx", &book).unwrap().text;
+    assert!(text.starts_with("# Prices\n\nLaunch: Winch") && text.trim_end().ends_with(expected), "{text}");
+}
+
+#[test]
+fn given_comments_and_text_boxes_when_office_documents_are_read_then_their_words_are_there() {
+    let words = |text: &str| format!("<a:p><a:r><a:t>{text}</a:t></a:r></a:p>");
+    let drawing = format!("<xdr:wsDr><xdr:sp><xdr:txBody>{}</xdr:txBody></xdr:sp></xdr:wsDr>", words("Boxed words"));
+    let comments = b"<comments><authors><author>Ann</author></authors><commentList><comment ref='B2' authorId='0'>\
+                     <text><r><t>Too </t></r><r><t>dear</t></r></text></comment></commentList></comments>";
+    let book = build::with_parts(
+        &build::xlsx(build::SHEET),
+        &[("xl/drawings/drawing1.xml", drawing.as_bytes()), ("xl/comments1.xml", comments)],
+    );
+    let text = read("xlsx", &book).unwrap().text;
+    assert!(text.ends_with("\n# Text boxes\n\nBoxed words\n\n# Comments\n\nB2: Too dear\n"), "{text}");
+
+    let slide = format!("<p:sld><p:sp><p:txBody>{}</p:txBody></p:sp></p:sld>", words("Spoken words."));
+    let newer = format!("<cmLst><cm><txBody>{}</txBody></cm></cmLst>", words("Say it louder."));
+    let deck = build::zip(&[
+        (
+            "ppt/presentation.xml",
+            b"<p:presentation><p:sldIdLst><p:sldId id='256' r:id='rId1'/></p:sldIdLst></p:presentation>",
+        ),
+        (
+            "ppt/_rels/presentation.xml.rels",
+            b"<Relationships><Relationship Id='rId1' Type='t/slide' Target='slides/slide1.xml'/></Relationships>",
+        ),
+        ("ppt/slides/slide1.xml", slide.as_bytes()),
+        (
+            "ppt/slides/_rels/slide1.xml.rels",
+            b"<Relationships><Relationship Id='rId1' Type='t/comments' Target='../comments/c1.xml'/>\
+              <Relationship Id='rId2' Type='u/comments' Target='../comments/c2.xml'/></Relationships>",
+        ),
+        ("ppt/comments/c1.xml", b"<p:cmLst><p:cm><p:pos x='1'/><p:text>Is it true?</p:text></p:cm></p:cmLst>"),
+        ("ppt/comments/c2.xml", newer.as_bytes()),
+    ]);
+    let expected = "# Slide 1\n\nSpoken words.\n\n## Comments\n\nIs it true?\n\nSay it louder.";
+    assert_eq!(read("pptx", &deck).unwrap().text.trim_end(), expected);
 }
 
 #[test]

@@ -174,3 +174,47 @@ async fn given_a_postgresql_server_when_asked_then_its_rows_are_lines_and_no_que
     assert_eq!(rows().await, expected);
     sqlx::raw_sql(AssertSqlSafe(format!("DROP TABLE {table}"))).execute(&mut connection).await.unwrap();
 }
+
+/// Where RIVERRUN_TEST_MYSQL_URL names a server of MySQL or MariaDB.
+#[tokio::test]
+async fn given_a_mysql_server_when_asked_then_its_rows_are_lines_and_no_query_changes_anything() {
+    let Some(url) = std::env::var("RIVERRUN_TEST_MYSQL_URL").ok().filter(|url| !url.is_empty()) else { return };
+    let table = format!("source_{}", std::process::id());
+    let mut connection = MySqlConnection::connect(&url).await.unwrap();
+    for statement in [
+        format!("CREATE TABLE {table} (id BIGINT UNSIGNED, name TEXT, price DOUBLE, raw BLOB)"),
+        format!(
+            "INSERT INTO {table} VALUES (1, 'Ada; or not', 1.5, x'00ff'), (18446744073709551615, NULL, 2, x'6869')"
+        ),
+        format!(
+            "CREATE FUNCTION writes_{table}() RETURNS INT MODIFIES SQL DATA BEGIN INSERT INTO {table} (id) VALUES (3); RETURN 1; END"
+        ),
+    ] {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
+    }
+    let all = format!("SELECT * FROM {table} ORDER BY id;");
+    let rows = async || {
+        let (result, documents) = read(&url, Some(all.as_str())).await;
+        result.unwrap();
+        let [(name, lines)] = documents.as_slice() else { panic!("{documents:?}") };
+        assert!(name.starts_with("mysql") && name.ends_with("/1"), "{name}");
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+    };
+    let expected = [
+        json!({"id": 1, "name": "Ada; or not", "price": 1.5, "raw": "(2 bytes)"}),
+        json!({"id": u64::MAX, "name": null, "price": 2.0, "raw": "hi"}),
+    ];
+    assert_eq!(rows().await, expected);
+    for query in [
+        format!("WITH gone AS (DELETE FROM {table}) SELECT * FROM gone"),
+        format!("SELECT writes_{table}() AS written"),
+        "SELECT * FROM nowhere".to_owned(),
+    ] {
+        let (result, documents) = read(&url, Some(query.as_str())).await;
+        assert!(result.is_err() && documents.is_empty(), "{query}: {documents:?}");
+    }
+    assert_eq!(rows().await, expected);
+    for statement in [format!("DROP FUNCTION writes_{table}"), format!("DROP TABLE {table}")] {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
+    }
+}

@@ -5,17 +5,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use riverrun_schemas::DocumentId;
+use serde::de::DeserializeOwned;
 use tantivy::collector::{Count, TopDocs};
 use tantivy::directory::MmapDirectory;
 use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query, TermQuery};
 use tantivy::schema::{Field, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing, TextOptions, Value};
-use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyDocument, TantivyError, Term};
+use tantivy::{
+    DocAddress, Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, TantivyError, Term,
+};
 
 use crate::chunk::{ChunkFilter, StoredChunk, Versions};
 use crate::error::StoreError;
 use crate::keywords::KeywordHit;
 use crate::keywords::words::{ANALYZER, analyzer, query_words};
 use crate::open_set::Closable;
+
+mod keys;
 
 const META_FILE: &str = "meta.json";
 
@@ -137,17 +142,18 @@ impl OpenIndex {
             .map_err(|error| failed(&self.path, error))?;
         found
             .into_iter()
-            .map(|(score, address)| {
-                let document: TantivyDocument = searcher.doc(address).map_err(|error| failed(&self.path, error))?;
-                let chunk = document
-                    .get_first(self.fields.chunk)
-                    .and_then(|value| value.as_str().map(str::to_owned))
-                    .unwrap_or_default();
-                let chunk = serde_json::from_str(&chunk)
-                    .map_err(|error| failed(&self.path, format!("a stored chunk is damaged: {error}")))?;
-                Ok(KeywordHit { chunk, score })
-            })
+            .map(|(score, address)| Ok(KeywordHit { chunk: self.stored(&searcher, address)?, score }))
             .collect()
+    }
+
+    /// What is kept of a chunk.
+    fn stored<T: DeserializeOwned>(&self, searcher: &Searcher, address: DocAddress) -> Result<T, StoreError> {
+        let document: TantivyDocument = searcher.doc(address).map_err(|error| failed(&self.path, error))?;
+        let chunk = document
+            .get_first(self.fields.chunk)
+            .and_then(|value| value.as_str().map(str::to_owned))
+            .unwrap_or_default();
+        serde_json::from_str(&chunk).map_err(|error| failed(&self.path, format!("a stored chunk is damaged: {error}")))
     }
 
     /// Any of the words, and only in what the filter allows; `None` when the query has no word.

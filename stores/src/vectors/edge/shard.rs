@@ -17,15 +17,18 @@ use qdrant_edge::{
     PointOperations, PointStruct, QueryEnum, Record, ScrollRequest, SearchRequest, UpdateOperation, VectorInternal,
     VectorStructInternal, WalOptions, WithPayloadInterface, WithVector,
 };
-use riverrun_schemas::DocumentId;
+use riverrun_schemas::{ChunkId, DocumentId};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::agreement::{ChunkKey, KeyPage};
 use crate::chunk::{ChunkFilter, StoredChunk, Versions};
 use crate::error::StoreError;
 use crate::open_set::Closable;
 use crate::vectors::{CollectionInfo, VectorHit, VectorPoint};
 
 const VECTOR: &str = "text";
+const CHUNK_ID: &str = "chunk_id";
 const DOCUMENT_ID: &str = "document_id";
 const VERSION: &str = "version";
 const TAGS: &str = "tags";
@@ -188,6 +191,14 @@ impl Shard {
     }
 
     fn chunk(&self, id: impl std::fmt::Display, payload: Option<Payload>) -> Result<StoredChunk, StoreError> {
+        self.payload(id, payload)
+    }
+
+    fn payload<T: DeserializeOwned>(
+        &self,
+        id: impl std::fmt::Display,
+        payload: Option<Payload>,
+    ) -> Result<T, StoreError> {
         let payload = payload.map_or(Value::Null, |payload| Value::Object(payload.0.into_iter().collect()));
         serde_json::from_value(payload)
             .map_err(|error| self.failed(format!("payload of point {id} is damaged: {error}")))
@@ -246,6 +257,24 @@ impl Shard {
         Ok(next)
     }
 
+    /// Up to `limit` chunks from this id on, by id.
+    pub(super) fn keys(&self, from: Option<ChunkId>, limit: usize) -> Result<KeyPage<ChunkKey>, StoreError> {
+        let request = ScrollRequest {
+            offset: from.map(|from| PointId::Uuid(from.as_uuid())),
+            limit: Some(limit.saturating_add(1)),
+            filter: None,
+            with_payload: Some(WithPayloadInterface::Fields([CHUNK_ID, DOCUMENT_ID, VERSION].map(key).to_vec())),
+            with_vector: WithVector::Bool(false),
+            order_by: None,
+        };
+        let (found, _) = self.edge()?.scroll(request).map_err(|error| self.failed(error))?;
+        let keys = found
+            .into_iter()
+            .map(|record| self.payload(record.id, record.payload))
+            .collect::<Result<Vec<ChunkKey>, StoreError>>()?;
+        Ok(KeyPage::of(keys, limit, |key| key.chunk_id))
+    }
+
     pub(super) fn count(&self) -> Result<usize, StoreError> {
         self.edge()?.count(CountRequest { filter: None, exact: true }).map_err(|error| self.failed(error))
     }
@@ -253,7 +282,23 @@ impl Shard {
     /// How many chunks each document has.
     pub(super) fn documents(&self) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
         let limit = self.count()?.max(1);
-        let request = FacetRequest { key: key(DOCUMENT_ID), limit, filter: None, exact: true };
+        self.counted(FacetRequest { key: key(DOCUMENT_ID), limit, filter: None, exact: true })
+    }
+
+    /// The same of these documents.
+    pub(super) fn count_documents(
+        &self,
+        documents: Vec<DocumentId>,
+    ) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        let limit = documents.len();
+        if limit == 0 {
+            return Ok(BTreeMap::new());
+        }
+        let filter = allowed(&ChunkFilter { documents, ..ChunkFilter::default() });
+        self.counted(FacetRequest { key: key(DOCUMENT_ID), limit, filter, exact: true })
+    }
+
+    fn counted(&self, request: FacetRequest) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
         let found = self.edge()?.facet(request).map_err(|error| self.failed(error))?;
         found
             .hits
