@@ -162,7 +162,6 @@ struct Driving {
 }
 
 /// What the loop woke up for. It is taken apart at once: a box would only cost.
-#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 enum Wake {
     Stop,
     Group(Result<SessionEvent, LogError>),
