@@ -246,16 +246,19 @@ async fn given_a_text_that_is_too_long_to_embed_when_it_is_among_others_then_it_
 }
 
 #[tokio::test]
-async fn given_an_embedding_that_is_refused_for_another_reason_when_it_comes_again_then_it_is_the_error() {
-    let server = MockServer::start().await;
-    let refused = ResponseTemplate::new(400).set_body_json(json!({"error": "invalid options"}));
+async fn given_an_embedding_that_is_refused_for_another_reason_then_it_is_the_error_and_is_asked_again_only_where_it_might_be_length()
+ {
     // Both texts, the first alone, and the first cut.
-    Mock::given(path("/api/embed")).respond_with(refused).expect(3).mount(&server).await;
-    let inputs = vec!["a".to_owned(), "b".to_owned()];
-    let request = EmbedRequest { model: "e".into(), inputs, purpose: EmbedPurpose::Document };
-    let error = ollama(&server.uri(), |_| ()).embed(request).await.unwrap_err();
-    assert_eq!(error.code(), "model_bad_request");
-    assert!(error.to_string().contains("invalid options"), "{error}");
+    for (reason, requests) in [("invalid options", 1), ("num_ctx is too large for this model", 3)] {
+        let server = MockServer::start().await;
+        let refused = ResponseTemplate::new(400).set_body_json(json!({"error": reason}));
+        Mock::given(path("/api/embed")).respond_with(refused).expect(requests).mount(&server).await;
+        let inputs = vec!["a".to_owned(), "b".to_owned()];
+        let request = EmbedRequest { model: "e".into(), inputs, purpose: EmbedPurpose::Document };
+        let error = ollama(&server.uri(), |_| ()).embed(request).await.unwrap_err();
+        assert_eq!(error.code(), "model_bad_request");
+        assert!(error.to_string().contains(reason), "{error}");
+    }
 }
 
 #[tokio::test]

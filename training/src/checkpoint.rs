@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use candle_core::{Device, Tensor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::error::TrainingError;
 
@@ -24,15 +24,68 @@ pub(crate) struct State {
     /// Steps that are done.
     pub(crate) step: u64,
     /// Loss of the base model on what was held out.
+    #[serde(with = "exact")]
     pub(crate) base_loss: Option<f64>,
     /// The best loss since, and its step.
+    #[serde(with = "exact_at")]
     pub(crate) best: Option<(f64, u64)>,
     /// The last loss that was measured.
+    #[serde(with = "exact")]
     pub(crate) last: Option<f64>,
     /// Measurements since the best.
     pub(crate) worse: u32,
     /// Loss of the last step.
+    #[serde(with = "exact")]
     pub(crate) loss: Option<f64>,
+}
+
+/// A number that is read as it was written: the JSON reader is off by one unit in the last place for some, which text is not.
+struct Exact(f64);
+
+impl Serialize for Exact {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.to_string())
+    }
+}
+
+impl<'de> Deserialize<'de> for Exact {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// Older versions wrote a number.
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Text(String),
+            Number(f64),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Text(text) => text.parse().map(Exact).map_err(de::Error::custom),
+            Written::Number(number) => Ok(Exact(number)),
+        }
+    }
+}
+
+mod exact {
+    use super::{Deserialize, Deserializer, Exact, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.map(Exact).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+        Ok(Option::<Exact>::deserialize(deserializer)?.map(|Exact(value)| value))
+    }
+}
+
+mod exact_at {
+    use super::{Deserialize, Deserializer, Exact, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &Option<(f64, u64)>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.map(|(value, step)| (Exact(value), step)).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<(f64, u64)>, D::Error> {
+        Ok(Option::<(Exact, u64)>::deserialize(deserializer)?.map(|(Exact(value), step)| (value, step)))
+    }
 }
 
 /// Tensors by purpose: each a list in the order of the adapter's matrices.
@@ -168,6 +221,20 @@ const PURPOSES: [&str; 5] = [ADAPTER, FIRST, SECOND, BEST, REWARD];
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_losses_of_any_digits_when_they_are_read_again_then_they_are_the_same_to_the_last_bit() {
+        let losses = (1..10_000).map(|number| 1.509_203_124_556_883_3 * f64::from(number) / 7.0);
+        for loss in losses.chain([0.0, f64::MIN_POSITIVE, f64::MAX, 1e300]) {
+            let (base_loss, best) = (Some(loss), Some((loss, 3)));
+            let written = State { base_loss, best, last: base_loss, loss: None, ..state(1) };
+            let json = serde_json::to_vec(&written).unwrap();
+            assert_eq!(serde_json::from_slice::<State>(&json).unwrap(), written);
+        }
+        let older = r#"{"fingerprint":"f","step":1,"base_loss":0.5,"best":[0.25,2],"last":null,"worse":1,"loss":2}"#;
+        let (base_loss, best, loss) = (Some(0.5), Some((0.25, 2)), Some(2.0));
+        assert_eq!(serde_json::from_str::<State>(older).unwrap(), State { base_loss, best, loss, ..state(1) });
+    }
 
     fn state(step: u64) -> State {
         let best = Some((1.0 / 3.0, 2));

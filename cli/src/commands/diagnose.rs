@@ -19,8 +19,9 @@ pub async fn run(settings: &Settings, output: Output) -> Result<(), CliError> {
         Reached::NotStarted(not) => {
             let core = host::core(settings)?;
             let fix = not.error.hint.unwrap_or_else(|| "check the data folder".to_owned());
-            let mut services =
-                vec![ServiceView::down(not.service, "needed by every command", true, not.error.message, fix)];
+            let down = ServiceView::down(not.service, "needed by every command", true, not.error.message, fix);
+            let address = settings.kafka_brokers.clone().filter(|_| not.service == "broker");
+            let mut services = vec![ServiceView { address, ..down }];
             services.extend(services::light(&core).await);
             Diagnosis { status: HealthStatus::of(&services), services }
         }

@@ -451,7 +451,13 @@ fn fix(spec: &Spec) -> String {
 
 /// Whether an error may mean that a text is too long. Services say so in words of their own; one that means something else comes again.
 fn is_of_the_texts(error: &ModelError) -> bool {
-    matches!(error, ModelError::ContextOverflow { .. } | ModelError::BadRequest { .. })
+    const WORDS: [&str; 6] = ["token", "length", "long", "large", "exceed", "maximum"];
+    let speaks_of_length = |reason: &str| {
+        let reason = reason.to_lowercase();
+        WORDS.iter().any(|word| reason.contains(word))
+    };
+    matches!(error, ModelError::ContextOverflow { .. })
+        || matches!(error, ModelError::BadRequest { reason, .. } if speaks_of_length(reason))
 }
 
 /// Scores in the order of the documents; each document has exactly one.

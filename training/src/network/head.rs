@@ -41,10 +41,21 @@ pub(super) enum Wanted {
 /// Scores `targets` by the hidden states `[rows, hidden]`.
 pub(super) fn score(head: &Tensor, hidden: &Tensor, targets: &[u32], wanted: Wanted) -> candle_core::Result<Scores> {
     let (vocabulary, _) = head.dims2()?;
+    score_in(head, hidden, targets, wanted, rows_of_each(targets.len(), vocabulary))
+}
+
+/// The same, so many rows in each product.
+fn score_in(
+    head: &Tensor,
+    hidden: &Tensor,
+    targets: &[u32],
+    wanted: Wanted,
+    together: usize,
+) -> candle_core::Result<Scores> {
+    let (vocabulary, _) = head.dims2()?;
     let transposed = head.t()?;
     let mut log_probabilities = Vec::with_capacity(targets.len());
     let mut gradients = Vec::new();
-    let together = rows_of_each(targets.len(), vocabulary);
     for (chunk, targets) in targets.chunks(together).enumerate() {
         let from = chunk * together;
         let rows = hidden.narrow(0, from, targets.len())?.contiguous()?;
@@ -127,21 +138,24 @@ mod tests {
 
     #[test]
     fn given_rows_that_are_scored_in_several_products_then_the_numbers_are_those_of_one() {
-        let vocabulary = SCORES / FEWEST;
+        const VOCABULARY: usize = 60;
         let numbers = |count: usize, step: usize| -> Vec<f32> {
             (0..count).map(|at| ((at * step) % 23) as f32 / 23.0 - 0.5).collect()
         };
-        let head = Tensor::from_vec(numbers(2 * vocabulary, 7), (vocabulary, 2), &Device::Cpu).unwrap();
+        let head = Tensor::from_vec(numbers(2 * VOCABULARY, 7), (VOCABULARY, 2), &Device::Cpu).unwrap();
         let hidden = Tensor::from_vec(numbers(2 * 17, 5), (17, 2), &Device::Cpu).unwrap();
         let targets: Vec<u32> = (0..17).map(|at| at * 3).collect();
-        let all = score(&head, &hidden, &targets, Wanted::Gradients).unwrap();
-        let gradients = all.gradient.unwrap().to_vec2::<f32>().unwrap();
-        for (at, target) in targets.iter().enumerate() {
-            let row = hidden.narrow(0, at, 1).unwrap();
-            let one = score(&head, &row, &[*target], Wanted::Gradients).unwrap();
-            assert!((one.log_probabilities[0] - all.log_probabilities[at]).abs() < 1e-4, "row {at}");
-            let own = &one.gradient.unwrap().to_vec2::<f32>().unwrap()[0];
-            assert!(own.iter().zip(&gradients[at]).all(|(one, other)| (one - other).abs() < 1e-4), "row {at}");
+        let scored = |together| {
+            let scores = score_in(&head, &hidden, &targets, Wanted::Gradients, together).unwrap();
+            (scores.log_probabilities, scores.gradient.unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap())
+        };
+        let whole = scored(17);
+        for together in [1, 4, 9, 16] {
+            let parts = scored(together);
+            for (parts, whole) in [(&parts.0, &whole.0), (&parts.1, &whole.1)] {
+                assert_eq!(parts.len(), whole.len(), "{together} rows");
+                assert!(parts.iter().zip(whole).all(|(part, whole)| (part - whole).abs() < 1e-6), "{together} rows");
+            }
         }
     }
 }

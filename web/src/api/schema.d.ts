@@ -272,7 +272,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Compares vector store, keyword index and read model, document by document, and tells what else is wrong with the collection. While
+         * Compares vector store, keyword index and read model, chunk by chunk, and tells what else is wrong with the collection. While
          *     documents are on their way the three may differ for a moment.
          */
         get: operations["check"];
@@ -2353,6 +2353,24 @@ export interface components {
             /** @description `system`, `user` or `assistant`. */
             role: string;
         };
+        /** @description A chunk that is not where it should be, or is where it should not. */
+        CheckedChunk: {
+            /** @description The chunk. */
+            chunk_id: string;
+            /** @description Its document. */
+            document_id: string;
+            /** @description What is wrong. */
+            fault: components["schemas"]["ChunkFault"];
+            /** @description Which indexes have it. */
+            held_by: components["schemas"]["IndexName"][];
+            /** @description The version of the document that it is of. */
+            version: string;
+        };
+        /**
+         * @description What is wrong with a chunk.
+         * @enum {string}
+         */
+        ChunkFault: "missing" | "surplus";
         /** @description A place that an answer names. */
         CitationView: {
             /** @description The chunk. */
@@ -2384,18 +2402,22 @@ export interface components {
             chunks: number;
             /** @description The collection. */
             collection: string;
+            /** @description Chunks of these that one of the two indexes lacks or should not have, at most 200. What both lack has no id here. */
+            differences?: components["schemas"]["CheckedChunk"][];
             /** @description Chunks in the keyword index. */
             keywords: number;
             /** @description Chunks that vectors or keywords lack. */
             missing?: number;
             /** @description Its namespace. */
             namespace: string;
-            /** @description Documents whose chunks are not the same in all three; none in a collection in order. */
+            /** @description Documents whose chunks are not the same in all three, at most 1,000; none in a collection in order. */
             orphans: components["schemas"]["Orphan"][];
             /** @description What is wrong with it otherwise: an index that can't be read or was set aside, a rebuild that goes on or needs somebody. */
             problems?: components["schemas"]["FailureView"][];
-            /** @description Chunks in vectors or keywords that the read model does not count. */
+            /** @description Chunks in vectors or keywords that are of no version that a search should find. */
             surplus?: number;
+            /** @description Whether there were so many documents that differ that not all were looked for. */
+            truncated?: boolean;
             /** @description Chunks in the vector store. */
             vectors: number;
         };
@@ -3334,6 +3356,11 @@ export interface components {
             /** @description Program and arguments of the project's own tests, which are run in the sandbox before and after; none when left out. */
             tests?: string[] | null;
         };
+        /**
+         * @description One of the two indexes of a collection.
+         * @enum {string}
+         */
+        IndexName: "vectors" | "keywords";
         /** @description The request was accepted: its command is on the log. */
         IngestAccepted: {
             /**
