@@ -38,7 +38,8 @@ await step("what a run cost stands on its node, on its page and in its row", asy
 		const address = await node.getByRole("link", { name: "in full" }).getAttribute("href");
 		const { total_tokens: tokens, cost_usd: cost } = await usageOf(new URL(address, base).searchParams.get("id"));
 		assert.ok(cost > 0, "the run has no price");
-		await node.getByText(`${tokens} tokens · $${cost.toFixed(4)}`).waitFor();
+		// In the line of the node's own, before that of its row.
+		await node.getByText(`${tokens} tokens · $${cost.toFixed(4)}`).first().waitFor();
 		costs.push(cost);
 	}
 	const [first, second] = costs;

@@ -56,8 +56,8 @@ await step("a training runs, and its curves come while it does", async () => {
 	await page.reload();
 	await page.getByText(/step \d+ of 600/).waitFor();
 	await page.getByText("made lamps@1").waitFor({ timeout: TRAINS_MS });
-	// The list says the same as the job that is open.
-	await page.getByRole("region", { name: "Jobs" }).getByText("succeeded", { exact: true }).waitFor();
+	// The list says the same as the training that is open.
+	await page.getByRole("region", { name: "Trainings" }).getByText("succeeded", { exact: true }).waitFor();
 	await shot("trained");
 });
 
