@@ -23,6 +23,7 @@ pub mod extract;
 pub mod figures;
 pub(crate) mod forks;
 pub mod guard;
+mod health_page;
 pub mod hub;
 mod idempotency;
 mod index_guard;

@@ -30,6 +30,7 @@ use tokio::sync::Semaphore;
 use crate::access::{Access, caller};
 use crate::config::{ApiConfig, DEFAULT_STREAMS, SharedConfig};
 use crate::error::ApiError;
+use crate::health_page::HealthPage;
 use crate::hub::Hub;
 use crate::idempotency::Turns;
 use crate::metrics::Metrics;
@@ -289,6 +290,7 @@ struct Shared {
     reservations: Reservations,
     turns: Turns,
     lag: Mutex<Option<(Instant, Vec<PartitionLag>)>>,
+    health: HealthPage,
 }
 
 impl AppState {
@@ -306,6 +308,7 @@ impl AppState {
             reservations: Reservations::default(),
             turns: Turns::default(),
             lag: Mutex::new(None),
+            health: HealthPage::default(),
         };
         Ok(Self { core, parts: Arc::new(parts), shared: Arc::new(shared) })
     }
@@ -323,6 +326,11 @@ impl AppState {
     /// What it is made of.
     pub fn parts(&self) -> &Parts {
         &self.parts
+    }
+
+    /// What `/health` answered last.
+    pub(crate) fn health(&self) -> &HealthPage {
+        &self.shared.health
     }
 
     /// Records that could not be handled.

@@ -1,6 +1,7 @@
 //! How the process and everything that it leans on are.
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -11,6 +12,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::broker_figures;
+use crate::error::ApiError;
 use crate::figures;
 use crate::metrics::Page;
 use crate::services;
@@ -26,16 +28,24 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
         .routes(routes!(metrics))
 }
 
-/// Whether the process serves, with every service and how far each worker is behind. Always 200 while it answers.
+/// Whether the process serves, with every service and how far each worker is behind, a quarter of a second ago at most. Always 200
+/// while it answers.
 #[utoipa::path(get, path = "/health", tag = "operation", responses((status = 200, body = HealthView)))]
-async fn health(State(state): State<AppState>) -> Json<HealthView> {
-    let (services, lag) = tokio::join!(services::all(&state), state.lag_by_group());
-    Json(HealthView {
+async fn health(State(state): State<AppState>) -> Result<Response, ApiError> {
+    let page = state.health().get(look(&state)).await?;
+    Ok(([(CONTENT_TYPE, "application/json")], page).into_response())
+}
+
+async fn look(state: &AppState) -> Result<Bytes, ApiError> {
+    let (services, lag) = tokio::join!(services::all(state), state.lag_by_group());
+    let view = HealthView {
         status: HealthStatus::of(&services),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         services,
         lag: lag.unwrap_or_default(), // a broker that does not answer shows as a service that is down
-    })
+    };
+    let json = serde_json::to_vec(&view);
+    json.map(Bytes::from).map_err(|error| ApiError::internal(format!("what /health says is no JSON: {error}")))
 }
 
 /// Whether requests should come here: 503 while log, stores, streams or workers do not get on, with the rows that say which.

@@ -738,7 +738,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether the process serves, with every service and how far each worker is behind. Always 200 while it answers. */
+        /**
+         * Whether the process serves, with every service and how far each worker is behind, a quarter of a second ago at most. Always 200
+         *     while it answers.
+         */
         get: operations["health"];
         put?: never;
         post?: never;
