@@ -82,19 +82,25 @@ class Services:
                 os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own
                 process.wait()
 
+    def hand_over(self, data, user):
+        """Gives a data folder to the user of a server that refuses to run as root; whether that was needed."""
+        if os.getuid() != 0:
+            return False
+        try:
+            owner = pwd.getpwnam(user)
+        except KeyError:
+            raise Missing(f"make a user {user}: it does not run as root") from None
+        os.chmod(self.folder, 0o711)
+        os.chown(data, owner.pw_uid, owner.pw_gid)
+        return True
+
     def postgres(self):
         binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
         initdb, server = (program(name, *binaries) for name in ("initdb", "postgres"))
         if not (initdb and server):
             raise Missing("apt-get install postgresql")
         data, port, more = self.data("postgres"), free_port(), {}
-        if os.getuid() == 0:  # it refuses to run as root
-            try:
-                owner = pwd.getpwnam("postgres")
-            except KeyError:
-                raise Missing("make a user postgres: it does not run as root") from None
-            os.chmod(self.folder, 0o711)
-            os.chown(data, owner.pw_uid, owner.pw_gid)
+        if self.hand_over(data, "postgres"):
             more = {"user": "postgres", "group": "postgres", "extra_groups": [], "cwd": data}
         subprocess.run([initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"], check=True,
                        stdout=subprocess.DEVNULL, env=os.environ | {"LC_ALL": "C.UTF-8"}, **more)
@@ -111,13 +117,7 @@ class Services:
         data, port, more = self.data("mysql"), free_port(), []
         first = data.with_suffix(".sql")
         first.write_text("CREATE DATABASE riverrun;\nCREATE USER 'riverrun'@'127.0.0.1';\nGRANT ALL ON riverrun.* TO 'riverrun'@'127.0.0.1';\n")
-        if os.getuid() == 0:  # it refuses to run as root
-            try:
-                owner = pwd.getpwnam("mysql")
-            except KeyError:
-                raise Missing("make a user mysql: it does not run as root") from None
-            os.chmod(self.folder, 0o711)
-            os.chown(data, owner.pw_uid, owner.pw_gid)
+        if self.hand_over(data, "mysql"):
             more = ["--user=mysql"]
         place = ["--no-defaults", f"--datadir={data}", *more]
         subprocess.run([installer, *place, "--auth-root-authentication-method=normal", "--skip-test-db"], check=True,

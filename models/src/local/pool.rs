@@ -307,5 +307,15 @@ impl SlotMap {
     }
 }
 
+/// A number of bytes from what a file says, which may be anything: what is too large to count is as large as can be.
+pub(super) fn product(factors: &[u64]) -> u64 {
+    factors.iter().fold(1, |product: u64, factor| product.saturating_mul(*factor))
+}
+
+/// As refusals say it: a part counts as a whole.
+pub(super) fn megabytes(bytes: u64) -> u64 {
+    bytes.div_ceil(1_000_000)
+}
+
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@
 use super::NAME;
 use crate::error::ModelError;
 use crate::local::gguf::Shape;
+use crate::local::pool::{megabytes, product};
 
 /// Bytes of a number in a computation.
 const NUMBER_BYTES: u64 = 4;
@@ -95,15 +96,6 @@ impl Demand {
 fn context(shape: &Shape, work: Work) -> u64 {
     let trained = Some(shape.context).filter(|tokens| *tokens > 0).unwrap_or(u64::MAX);
     work.context_tokens.min(trained).max(1)
-}
-
-/// A header may say anything: what is too large to count is as large as can be.
-fn product(factors: &[u64]) -> u64 {
-    factors.iter().fold(1, |product: u64, factor| product.saturating_mul(*factor))
-}
-
-fn megabytes(bytes: u64) -> u64 {
-    bytes.div_ceil(1_000_000)
 }
 
 #[cfg(test)]

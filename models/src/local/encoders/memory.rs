@@ -9,7 +9,7 @@ use super::weights::Weights;
 use super::{MAX_RUNNING, NAME, batching, body, gguf, layout};
 use crate::error::ModelError;
 use crate::local::gguf::{Header, Shape};
-use crate::local::pool::Files;
+use crate::local::pool::{Files, megabytes, product};
 
 /// Bytes of a number in a computation.
 const NUMBER_BYTES: u64 = 4;
@@ -116,15 +116,6 @@ impl Demand {
         );
         Err(ModelError::bad_request(NAME, reason))
     }
-}
-
-/// Files may say anything: what is too large to count is as large as can be.
-fn product(factors: &[u64]) -> u64 {
-    factors.iter().fold(1, |product: u64, factor| product.saturating_mul(*factor))
-}
-
-fn megabytes(bytes: u64) -> u64 {
-    bytes.div_ceil(1_000_000)
 }
 
 #[cfg(test)]
