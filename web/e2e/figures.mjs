@@ -39,7 +39,10 @@ await step("what a run cost stands on its node, on its page and in its row", asy
 		const { total_tokens: tokens, cost_usd: cost } = await usageOf(new URL(address, base).searchParams.get("id"));
 		assert.ok(cost > 0, "the run has no price");
 		// In the line of the node's own, before that of its row.
-		await node.getByText(`${tokens} tokens · $${cost.toFixed(4)}`).first().waitFor();
+		await node
+			.getByText(`${tokens} tokens · $${cost.toFixed(4)}`)
+			.first()
+			.waitFor();
 		costs.push(cost);
 	}
 	const [first, second] = costs;
