@@ -132,7 +132,7 @@ class Services:
         port, tls_port = free_port(), free_port()
         tls = ["--tls-port", str(tls_port), "--tls-auth-clients", "no", "--tls-cert-file", CERTIFICATES / "server.pem",
                "--tls-key-file", CERTIFICATES / "server-key.pem", "--tls-ca-cert-file", CERTIFICATES / "ca.pem"]
-        self.start([server, "--port", str(port), "--bind", "127.0.0.1", "--dir", self.data("redis"), "--save", "", *tls], port, "redis-log")
+        self.start([server, "--port", str(port), "--bind", "127.0.0.1", "--dir", self.data("redis"), "--save", "", "--databases", "64", *tls], port, "redis-log")
         return {"RIVERRUN_TEST_REDIS_URL": f"redis://127.0.0.1:{port}", "RIVERRUN_TEST_REDIS_TLS_URL": f"rediss://127.0.0.1:{tls_port}"}
 
     def mongodb(self):

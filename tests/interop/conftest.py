@@ -9,7 +9,7 @@ def pytest_addoption(parser):
     parser.addoption("--kills", type=int, default=10, help="how often the kill test kills the server (default: 10)")
     parser.addoption("--scale", type=int, default=1, help="how many times their short form the fault and fuzz tests do (default: 1)")
     parser.addoption("--kafka", action="store_true", help="also run what needs Apache Kafka's console tools and a real Kafka")
-    parser.addoption("--servers", action="store_true", help="PostgreSQL, S3, MongoDB and Redis instead of embedded stores, for every server that the tests start")
+    parser.addoption("--servers", action="store_true", help="Apache Kafka, PostgreSQL, S3, MongoDB, Redis and Qdrant's definitions instead of embedded parts, for every server that the tests start")
     parser.addoption("--phoenix", metavar="PROGRAM", help="a `phoenix` program to trace to (./x interop --phoenix has one)")
 
 
@@ -21,12 +21,26 @@ def pytest_sessionstart(session):
         raise pytest.UsageError(f"--servers wants {lacking}")
 
 
+def pytest_sessionfinish():
+    servers.nodes.stop()
+
+
 def pytest_collection_modifyitems(config, items):
     if config.getoption("--servers"):
-        embedded = pytest.mark.skip(reason="looks into embedded stores, breaks them, or chooses servers of its own")
         for item in items:
-            if item.path.stem in servers.PRESUPPOSE_EMBEDDED:
-                item.add_marker(embedded)
+            if why := servers.presupposes_embedded(item.path.stem, item.originalname):
+                item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item, nextitem):
+    own = (item.funcargs or {}).get("tmp_path")
+    done = yield
+    if own:
+        servers.give_back(own)
+    if nextitem is None or nextitem.path != item.path:
+        servers.give_back()
+    return done
 
 
 @pytest.fixture

@@ -94,7 +94,8 @@ class Server:
         }
         if "RIVERRUN_MODELS_DIR" in os.environ:
             self.env["RIVERRUN_MODELS_DIR"] = os.environ["RIVERRUN_MODELS_DIR"]
-        self.env |= servers.settings_of(self.folder) | (settings or {})
+        self.env |= servers.settings_of(self) | (settings or {})
+        self.brokers = self.env.get("RIVERRUN_KAFKA_BROKERS") or self.brokers
 
     # ---- life --------------------------------------------------------------------------------------------------------
 
@@ -117,6 +118,9 @@ class Server:
         except OSError:
             return False
 
+    def runs(self):
+        return self.process is not None and self.process.poll() is None
+
     def kill(self):
         """kill -9: nothing of it runs to its end."""
         self.process.send_signal(signal.SIGKILL)
@@ -124,7 +128,7 @@ class Server:
 
     def stop(self):
         """SIGTERM, and its exit status."""
-        if self.process is None or self.process.poll() is not None:
+        if not self.runs():
             return None
         self.process.send_signal(signal.SIGTERM)
         try:

@@ -1,7 +1,7 @@
-"""Servers instead of embedded stores for every `riverrun serve` of the tests (`./x interop --servers`): to each data folder a database of
-PostgreSQL, a bucket, a database of documents and a database of Redis of its own. What a test sets itself wins.
+"""Servers instead of embedded parts for every `riverrun serve` of the tests (`./x interop --servers`): to each data folder an Apache Kafka, a database
+of PostgreSQL, a bucket, a database of documents, a database of Redis and a store of vectors and keywords of its own. What a test sets itself wins.
 
-The log stays the embedded one, and so do vectors and keywords: their servers have suites of their own (stores/tests, `--kafka`)."""
+Vectors and keywords lie with scripts/qdrant_wire.py, which is not Qdrant."""
 
 import os
 import shutil
@@ -9,18 +9,38 @@ import socket
 import subprocess
 import urllib.request
 import uuid
+from pathlib import Path
 from urllib.parse import urlsplit
 
-NEEDED = ("RIVERRUN_TEST_DATABASE_URL", "RIVERRUN_TEST_S3_ENDPOINT", "RIVERRUN_TEST_MONGODB_URL", "RIVERRUN_TEST_REDIS_URL")
-# These look into embedded stores, break them, or choose servers of their own.
-PRESUPPOSE_EMBEDDED = {
-    "test_blobs", "test_cache", "test_cluster", "test_documents", "test_faults", "test_kill", "test_links", "test_local", "test_memory", "test_model_cards",
-    "test_rebuild", "test_secrets", "test_services", "test_transfer", "test_upgrade", "test_workers",
-}
-# Redis has sixteen databases; processes of tests, at most three of them, share none.
-DATABASES_EACH = 5
+from kafka_nodes import Nodes
 
-wanted, made = False, {}
+NEEDED = ("RIVERRUN_TEST_DATABASE_URL", "RIVERRUN_TEST_S3_ENDPOINT", "RIVERRUN_TEST_MONGODB_URL", "RIVERRUN_TEST_REDIS_URL", "RIVERRUN_TEST_QDRANT_WIRE_URL")
+# What can't hold with servers, and why: whole files, or tests of a file.
+PRESUPPOSE_EMBEDDED = {
+    "test_blobs": "looks into the folder of blobs, and sets the times of its files back",
+    "test_chaos": "the harness has a broker and processes of its own: the same either way",
+    "test_cluster": "is a cluster on servers in every run",
+    "test_rebuild": "takes away and damages the folders of vectors and keywords",
+    "test_links": "is about the embedded broker's second listener",
+    "test_attacks_wire::test_a_kafka_request_that_is_none_ends_its_connection": "is about the embedded broker",
+    "test_fuzz::test_changed_kafka_requests_never_end_more_than_their_connection": "is about the embedded broker",
+    "test_idle::test_given_groups_when_their_lag_is_asked_for_then_no_client_is_made_for_it": "counts the embedded broker's connections",
+    "test_idle::test_given_nothing_to_read_then_readers_ask_seldom_and_hear_at_once": "counts the embedded broker's requests",
+    "test_documents::test_what_is_known_of_sources_is_shown_version_by_version_and_goes_with_them": "looks into SQLite",
+    "test_documents::test_reports_are_kept_and_go_with_their_project": "looks into SQLite",
+    "test_documents::test_sources_and_reports_are_made_again_from_the_log": "takes rows from SQLite",
+    "test_documents::test_sources_and_reports_are_the_same_in_mongodb": "looks into SQLite",
+    "test_faults::test_read_models_that_are_gone_or_old_are_made_again_the_same": "takes away and puts back files of SQLite",
+    "test_faults::test_damaged_files_are_told_or_made_again_and_nothing_wrong_is_shown": "damages files of embedded parts",
+    "test_faults::test_a_log_on_a_full_disk_refuses_with_the_fix_and_goes_on_when_there_is_room": "fills the embedded broker's disk",
+    "test_faults::test_given_a_shell_that_allows_few_files_when_served_then_as_many_clients_as_are_promised_find_room": "its crowd is at the embedded broker",
+    "test_memory::test_memory_survives_kill_and_a_lost_database": "takes away files of SQLite",
+    "test_model_cards::test_a_card_is_an_event_and_there_after_a_kill_and_without_the_read_model": "takes away files of SQLite",
+}
+# Databases of Redis that a process of tests has to itself; scripts/services.py starts it with enough of them for four processes.
+DATABASES_EACH, PROCESSES = 16, 4
+
+wanted, made, nodes = False, {}, Nodes()
 
 
 def missing():
@@ -28,19 +48,44 @@ def missing():
     lacking = [name for name in NEEDED if not os.environ.get(name)]
     if lacking:
         return f"{', '.join(lacking)}: run these by ./x interop --servers, or set what ./x services prints"
-    return None if shutil.which("psql") else "psql"
+    return next((program for program in ("psql", "java") if not shutil.which(program)), None)
 
 
-def settings_of(folder):
-    """The settings of the server whose folder it is: the same ones for as long as the tests run."""
+def presupposes_embedded(file, test):
+    """Why a test of a file can't hold with servers; None when it can."""
+    return PRESUPPOSE_EMBEDDED.get(file) or PRESUPPOSE_EMBEDDED.get(f"{file}::{test}")
+
+
+def settings_of(server):
+    """The settings of a server, by its folder: the same ones until its test, or what has it for longer, is over."""
     if not wanted:
         return {}
-    if str(folder) not in made:
-        made[str(folder)] = make(f"own_{uuid.uuid4().hex[:10]}", len(made))
-    return made[str(folder)]
+    folder = server.folder.resolve()
+    if folder not in made:
+        made[folder] = Made(f"own_{uuid.uuid4().hex[:10]}", folder)
+    made[folder].users.append(server)
+    return made[folder].settings
 
 
-def make(name, number):
+def give_back(within=None):
+    """What is lent to servers that run no more is free for others: of those with folders `within` that of a test that is over, or of all."""
+    for folder, one in list(made.items()):
+        if (within is None or folder.is_relative_to(Path(within).resolve())) and not any(user.runs() for user in one.users):
+            nodes.give_back(folder)
+            del made[folder]
+
+
+class Made:
+    """What a folder's servers have: a node of Kafka and a database of Redis are lent to it, all else is its own."""
+
+    def __init__(self, name, folder):
+        used = {one.database for one in made.values()}
+        self.database = next(number for number in range(DATABASES_EACH) if number not in used)
+        self.settings = make(name, self.database) | {"RIVERRUN_KAFKA_BROKERS": nodes.lend(folder)}
+        self.users = []
+
+
+def make(name, redis_database):
     database = os.environ["RIVERRUN_TEST_DATABASE_URL"]
     subprocess.run(["psql", database, "-qc", f"CREATE DATABASE {name}"], check=True, capture_output=True)
     store, bucket = os.environ["RIVERRUN_TEST_S3_ENDPOINT"], name.replace("_", "-")
@@ -49,14 +94,16 @@ def make(name, number):
         "RIVERRUN_DATABASE_URL": urlsplit(database)._replace(path=f"/{name}").geturl(),
         "RIVERRUN_S3_BUCKET": bucket, "RIVERRUN_S3_ENDPOINT": store, "RIVERRUN_S3_ACCESS_KEY_ID": "test", "RIVERRUN_S3_SECRET_ACCESS_KEY": "s3cret",
         "RIVERRUN_MONGODB_URL": urlsplit(os.environ["RIVERRUN_TEST_MONGODB_URL"])._replace(path=f"/{name}").geturl(),
-        "RIVERRUN_REDIS_URL": emptied(os.environ["RIVERRUN_TEST_REDIS_URL"], number),
+        "RIVERRUN_REDIS_URL": emptied(os.environ["RIVERRUN_TEST_REDIS_URL"], redis_database),
+        # Each key has a store of its own there.
+        "RIVERRUN_QDRANT_URL": os.environ["RIVERRUN_TEST_QDRANT_WIRE_URL"], "RIVERRUN_QDRANT_API_KEY": name,
     }
 
 
 def emptied(redis, number):
     """A database of Redis in which nothing is left of the server that had it before."""
     process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    database = process % 3 * DATABASES_EACH + number % DATABASES_EACH
+    database = process % PROCESSES * DATABASES_EACH + number
     parts = urlsplit(redis)
     with socket.create_connection((parts.hostname, parts.port), timeout=10) as connection:
         connection.sendall(f"SELECT {database}\r\nFLUSHDB\r\n".encode())
