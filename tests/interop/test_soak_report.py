@@ -29,3 +29,19 @@ def test_given_a_bound_that_is_passed_when_a_report_is_judged_then_it_is_named(g
 ])
 def test_given_a_report_within_its_bounds_or_of_a_short_soak_when_it_is_judged_then_nothing_is_said(given):
     assert soak.over(given) == []
+
+
+def test_given_requests_that_wait_for_a_start_when_percentiles_are_taken_then_they_count_for_themselves():
+    times = [(at, 0.01) for at in range(100)] + [(at, 0.02) for at in range(100, 200)]
+    # Away from 50 s to 52 s: one that began before, one within and one just after it.
+    slow = [(49.5, 1.0), (51.0, 2.0), (61.9, 3.0)]
+    found = soak.latency(times + slow, [(50.0, 52.0)], 100)
+    assert (found["p99_first_half_ms"], found["p99_second_half_ms"], found["ratio"]) == (10.0, 20.0, 2.0), found
+    assert found["count"] == 203 and found["p99_after_a_start_ms"] == 3000.0, found
+    # Those of the seconds 50 to 61, and the slow ones.
+    assert found["after_a_start"] == 15, found
+
+
+def test_given_a_kind_of_request_that_was_never_answered_when_percentiles_are_taken_then_there_are_none():
+    found = soak.latency([(51.0, 2.0)], [(50.0, 52.0)], 100)
+    assert (found["p50_ms"], found["ratio"], found["p99_after_a_start_ms"]) == (None, None, 2000.0), found
