@@ -3,13 +3,14 @@
 
     scripts/scale.py [agents] [ingest] [watchers] [--report FILE.json]       all three without a name
 
-Prints Markdown tables, then everything as JSON; `--report` writes that into a file, too. It starts PostgreSQL, Redis, S3 and what stands for Qdrant (scripts/services.py), one
-`riverrun serve --no-workers --host-log`, and worker processes of every kind that is asked for beside it. Needs tests/interop/requirements.txt and
-scripts/services-requirements.txt, the program (RIVERRUN_BIN, else target/debug/riverrun), and PostgreSQL and Redis with psql.
+Prints Markdown tables, then everything as JSON; `--report` writes that into a file, too. `./x scale` has what it needs: tests/interop/requirements.txt, the
+program (RIVERRUN_BIN, else target/debug/riverrun), psql, and PostgreSQL, Redis, S3 and what stands for Qdrant, which it starts by scripts/services.py where
+the environment names none. It starts one `riverrun serve --no-workers --host-log`, and worker processes of every kind that is asked for beside it.
 
 Work is made of waiting, so that few cores do for many processes: what is measured is whether processes stand in each other's way, not how fast
 a core is.
-- agents: runs of one tool call and an answer, both by a model that takes --delay-ms. A process drives --parallel runs at a time.
+- agents: runs of one tool call and an answer, both by a model that takes --delay-ms. A process drives --parallel runs at a time. Which partition a run
+  is in is drawn by its id: so many runs are needed that half of the partitions have about half of them.
 - ingest: documents of one chunk. Each embedder process has a model of its own that takes --embed-ms for a text, one text after the other, as
   the models within a process do.
 - watchers: sockets on one run over two APIs; each has to see every step once and the end. Counted is the time from an event, as its own time
@@ -29,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -53,9 +55,14 @@ PATIENCE_S = 900
 
 
 class Services:
-    """Those of scripts/services.py, whose addresses it puts into the environment."""
+    """Those of scripts/services.py, whose addresses it puts into the environment; none where it names them already."""
 
     def __init__(self):
+        self.process = None
+        if missing() is None:
+            return
+        if not importlib.util.find_spec("qdrant_client"):
+            raise SystemExit("error: what stands for Qdrant is not installed\n\nhint: ./x scale, or pip install -r scripts/services-requirements.txt")
         self.process = subprocess.Popen([sys.executable, ROOT / "scripts/services.py", *SERVICES], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
         for line in self.process.stdout:
@@ -66,8 +73,9 @@ class Services:
         raise SystemExit("error: the services did not start\n\nhint: scripts/services.py says why")
 
     def stop(self):
-        self.process.stdin.close()
-        self.process.wait(30)
+        if self.process:
+            self.process.stdin.close()
+            self.process.wait(30)
 
 
 def log(text):
@@ -104,7 +112,7 @@ def rates(counts, measure):
 
 
 def agents(wanted, folder):
-    model = StubModel()
+    model = StubModel(at_once=True)
     cluster = Cluster(folder / "agents", model, RIVERRUN_AGENT_MAX_RUNS=str(wanted.parallel))
     try:
         cluster.add_each(["projector"])
@@ -133,8 +141,8 @@ def agent_runs(wanted, cluster, count):
 
 
 def ingest(wanted, folder):
-    usual = StubModel()
-    own = [StubModel(wanted.embed_ms) for _ in range(max(wanted.processes))]
+    usual = StubModel(at_once=True)
+    own = [StubModel(wanted.embed_ms, at_once=True) for _ in range(max(wanted.processes))]
     cluster = Cluster(folder / "ingest", usual)
     try:
         cluster.add_each(["projector", "ingester", "indexer"])
@@ -169,8 +177,10 @@ def watchers(wanted, folder):
         log(f"{count} watchers instead of {wanted.watchers}: a process may have {hard} files open (ulimit -Hn)")
     # For what is started from here, too.
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, count + OTHER_FILES)), hard))
-    model = StubModel()
-    cluster = Cluster(folder / "watchers", model, RIVERRUN_API_MAX_STREAMS=str(count + OTHER_FILES))
+    model = StubModel(at_once=True)
+    # The model that holds up the run is silent for half of that time.
+    cluster = Cluster(folder / "watchers", model, RIVERRUN_API_MAX_STREAMS=str(count + OTHER_FILES),
+                      RIVERRUN_MODEL_IDLE_TIMEOUT_MS=str(max(120, wanted.gate_s) * 1000))
     try:
         apis = [cluster.api, cluster.add_api()]
         cluster.add_each(["projector", "agent"])
@@ -185,7 +195,7 @@ async def watch(wanted, apis, count):
     # A run before it, which holds up this one until every socket is open: both are of one conversation.
     talk = {"session": f"watched-{uuid.uuid4().hex[:6]}", "namespace": "scale"}
     gate = await asyncio.to_thread(apis[0].start_run, f"[[steps=1 delay_ms={wanted.gate_s * 500} id=gate-{talk['session']}]]", **talk)
-    task = f"[[steps={wanted.steps} delay_ms=1000 id={talk['session']}]]"
+    task = f"[[steps={wanted.steps} delay_ms={wanted.step_ms} id={talk['session']}]]"
     run_id = await asyncio.to_thread(apis[0].start_run, task, **talk)
     opening, opened = asyncio.Semaphore(OPENING), []
     began = time.monotonic()
@@ -205,7 +215,7 @@ async def see(api, run_id, opening, opened):
     """The steps that a watcher saw, each with the seconds since its event, and whether it saw the end."""
     steps, ended = {}, False
     async with opening:
-        socket = await connect(f"{api.ws_url}/ws/runs/{run_id}", open_timeout=120, ping_interval=None, compression=None)
+        socket = await connect(f"{api.ws_url}/ws/runs/{run_id}", open_timeout=120, ping_interval=None, compression=None, proxy=None)
     opened.append(run_id)
     try:
         async for text in socket:
@@ -274,37 +284,40 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", help=f"some of {', '.join(MEASURES)}")
     parser.add_argument("--processes", type=lambda text: [int(one) for one in text.split(",")], default=[1, 2, 4], metavar="1,2,4")
-    parser.add_argument("--runs", type=int, default=240)
+    parser.add_argument("--runs", type=int, default=960)
     parser.add_argument("--parallel", type=int, default=8, help="runs that a process drives at a time")
     parser.add_argument("--delay-ms", type=int, default=500, help="how long the chat model takes")
-    parser.add_argument("--documents", type=int, default=400)
-    parser.add_argument("--embed-ms", type=int, default=50, help="how long an embedding model takes for a text")
+    parser.add_argument("--documents", type=int, default=800)
+    parser.add_argument("--embed-ms", type=int, default=100, help="how long an embedding model takes for a text")
     parser.add_argument("--watchers", type=int, default=10_000)
     parser.add_argument("--steps", type=int, default=5, help="tool calls of the run that is watched")
-    parser.add_argument("--gate-s", type=int, default=60, help="how long the watched run is held up while sockets open")
+    parser.add_argument("--step-ms", type=int, default=4000, help="pause between them, in which this process has read what came for all watchers")
+    parser.add_argument("--gate-s", type=int, default=120, help="how long the watched run is held up while sockets open")
     parser.add_argument("--least", type=float, default=1.8, help="exit code 1 when two processes do less than so many times as much as one")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report as JSON there")
     wanted = parser.parse_args()
     unknown = [name for name in wanted.what if name not in MEASURES]
     if unknown:
         parser.error(f"no measure {unknown[0]}: one of {', '.join(MEASURES)}")
-    if not importlib.util.find_spec("qdrant_client"):
-        sys.exit("error: what stands for Qdrant is not installed\n\nhint: pip install -r scripts/services-requirements.txt")
-    folder = Path(tempfile.mkdtemp(prefix="riverrun-scale-"))
     services = Services()
+    folder = Path(tempfile.mkdtemp(prefix="riverrun-scale-"))
     try:
         why = missing()
         if why:
             sys.exit(f"error: {why}")
-        report = {"program": str(BINARY), "cores": os.cpu_count()}
+        report, broken = {"program": str(BINARY), "cores": os.cpu_count()}, []
         for name in wanted.what or MEASURES:
             log(f"{name} …")
-            report[name] = MEASURES[name](wanted, folder)
+            try:
+                report[name] = MEASURES[name](wanted, folder)
+            except Exception as error:  # the others are measured nevertheless
+                broken.append(f"{name} was not measured: {type(error).__name__}: {error}")
+                log(traceback.format_exc())
         print(table(report))
         print(f"\n{json.dumps(report)}")
         if wanted.report:
             wanted.report.write_text(json.dumps(report, indent=1) + "\n")
-        found = failures(report, wanted.least)
+        found = broken + failures(report, wanted.least)
         for one in found:
             log(f"error: {one}")
         return 1 if found else 0

@@ -71,6 +71,12 @@ def shaped(schema, steps):
     return None
 
 
+class Listener(ThreadingHTTPServer):
+    """Takes as many connections at a time as come: one that finds no place is tried again a second later, which a run would wait for."""
+
+    daemon_threads, request_queue_size = True, 512
+
+
 class StubModel:
     """`requests` maps a script's id to how far the run was at each chat request: the number of tool results that it
     carried, one more for the answer."""
@@ -87,8 +93,7 @@ class StubModel:
         # Texts that it was asked for vectors of.
         self.embedded = 0
         self.lock = threading.Lock()
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
-        self.server.daemon_threads = True
+        self.server = Listener(("127.0.0.1", 0), self.handler())
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
