@@ -2,11 +2,13 @@
 
 import json
 import os
+import threading
 
 import pytest
 
 from cluster import KINDS, Worker
 from server import wait_for
+from stub_model import StubModel, vector_of
 
 DATABASE = os.environ.get("RIVERRUN_TEST_DATABASE_URL")
 
@@ -116,6 +118,45 @@ def test_given_embedders_beside_a_server_when_documents_come_then_they_are_found
     assert 'riverrun_worker_records_total{worker="embedder",what="dead_letters"}' in figures, figures
     assert any(name.startswith('riverrun_consumer_lag{group="riverrun.embedder"') for name in figures), figures
     assert beside.stop() == 0
+
+
+def test_given_a_worker_whose_work_stands_still_when_it_is_asked_then_it_lives_and_is_ready_again_only_once_it_gets_on(new_server, worker, tmp_path):
+    goes_on, asked = threading.Event(), threading.Event()
+
+    def vectors(texts):
+        asked.set()
+        assert goes_on.wait(240), "the test has ended"
+        return [vector_of(text) for text in texts]
+
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    # Those of all partitions: half of them are the server's own embedder's, whose model answers.
+    for number in range(24):
+        (notes / f"note-{number}.md").write_text(f"# Note {number}\n\nThe keyword of this note is quokka{number}.\n")
+    model = StubModel(vectors=vectors)
+    try:
+        server = new_server(RIVERRUN_DEFAULT_EMBED_MODEL="ollama/stub-embed", RIVERRUN_INGEST_ROOTS=str(tmp_path)).start()
+        beside = worker(server, "embedder", "--hangs-after", "4", **model.settings())
+        beside.wait_ready()
+        wait_for(lambda: beside.partitions("embedder") >= 2, 60, "the worker to have partitions")
+        reply = server.post("/ingest", {"source": str(notes), "collection": "slow"})
+        assert reply.status == 202, reply
+        assert asked.wait(60), "its model is asked"
+        status, report = wait_for(lambda: (found := beside.ask("/ready"))[0] == 503 and found, 60, "the worker not to be ready")
+        assert report["hanging"] and all(name.startswith("embedder riverrun.ingest.chunks") for name in report["hanging"]), report
+        assert beside.ask("/health")[0] == 200, "it lives: nobody has to end it"
+        goes_on.set()
+        assert server.ingest_end(reply.json["ingest_id"])["indexed"] == 24
+        assert beside.wait_ready()["hanging"] == []
+    finally:
+        goes_on.set()
+        model.close()
+
+
+def test_given_a_limit_without_a_port_to_ask_when_a_worker_starts_then_it_is_refused(server):
+    for arguments in (["--hangs-after", "4"], ["--health-port", "0", "--hangs-after", "0"]):
+        done = server.cli("worker", "embedder", *arguments, RIVERRUN_KAFKA_BROKERS=server.brokers)
+        assert done.returncode == 2 and ("--health-port" if len(arguments) == 2 else "--hangs-after") in done.stderr, done
 
 
 @pytest.mark.skipif(not DATABASE, reason="RIVERRUN_TEST_DATABASE_URL is not set: scripts/services.py postgres")

@@ -268,7 +268,7 @@ FLAGS = {
         runs fork --agent
         runs fork --task
         runs fork --watch""",
-    "processes": "serve --no-workers\nserve --host-log\nworker --concurrency\nworker --health-port",
+    "processes": "serve --no-workers\nserve --host-log\nworker --concurrency\nworker --health-port\nworker --hangs-after",
     "dead letters": "dlq ls --topic\ndlq ls --limit\ndlq show --to\ndlq redrive --again",
     "which documents": "docs ls --collection\ndocs ls --limit\ndocs ls --cursor",
 }

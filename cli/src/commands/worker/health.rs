@@ -26,15 +26,14 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{CliError, Exit};
 use crate::settings::Settings;
 
-/// A partition with records that did not move for so long hangs, and so does a worker with work that got none done. Longer than the longest pause between tries.
-const HANGS_AFTER: Duration = Duration::from_secs(180);
-
 #[derive(Clone)]
 struct Watched {
     workers: Arc<Vec<WorkerHandle>>,
     /// One a worker: those of several groups read the same partitions.
     readiness: Arc<Mutex<Vec<Readiness>>>,
     tracing: TracingService,
+    /// A partition with records that did not move for so long hangs, and so does a worker with work that got none done.
+    hangs_after: Duration,
 }
 
 /// What `/health` and `/ready` answer.
@@ -54,6 +53,7 @@ pub(super) async fn serve(
     port: u16,
     workers: Arc<Vec<WorkerHandle>>,
     tracing: TracingService,
+    hangs_after: Duration,
     stop: CancellationToken,
 ) -> Result<String, CliError> {
     let failed = |error: std::io::Error| {
@@ -62,8 +62,8 @@ pub(super) async fn serve(
     };
     let listener = TcpListener::bind((settings.api_host.as_str(), port)).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let readiness = workers.iter().map(|_| Readiness::new(HANGS_AFTER)).collect();
-    let watched = Watched { workers, readiness: Arc::new(Mutex::new(readiness)), tracing };
+    let readiness = workers.iter().map(|_| Readiness::new(hangs_after)).collect();
+    let watched = Watched { workers, readiness: Arc::new(Mutex::new(readiness)), tracing, hangs_after };
     let routes =
         Router::new().route("/health", get(health)).route("/ready", get(ready)).route("/metrics", get(metrics));
     let routes = routes.with_state(watched);
@@ -115,15 +115,15 @@ async fn report(watched: &Watched) -> Report {
     let workers: Vec<WorkerStatus> = watched.workers.iter().map(WorkerHandle::status).collect();
     let hanging = hanging(watched, &lags);
     Report {
-        ready: answers && workers.iter().all(gets_on) && hanging.is_empty(),
+        ready: answers && workers.iter().all(|worker| gets_on(worker, watched.hangs_after)) && hanging.is_empty(),
         hanging,
         lag: lags.iter().flatten().flat_map(BTreeMap::values).sum(),
         workers,
     }
 }
 
-fn gets_on(worker: &WorkerStatus) -> bool {
-    let stalled = !has_long_records(&worker.name) && worker.stalled(HANGS_AFTER);
+fn gets_on(worker: &WorkerStatus, hangs_after: Duration) -> bool {
+    let stalled = !has_long_records(&worker.name) && worker.stalled(hangs_after);
     worker.state == WorkerState::Running && !stalled
 }
 

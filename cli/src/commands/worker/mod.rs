@@ -42,6 +42,15 @@ pub struct WorkerArgs {
     /// Answer GET /health, /ready and /metrics on this port of RIVERRUN_API_HOST; 0 takes a free one
     #[arg(long, value_name = "PORT")]
     pub health_port: Option<u16>,
+    /// Not ready when work stands still for so many seconds: more than the longest record takes
+    #[arg(
+        long,
+        default_value_t = 180,
+        value_parser = clap::value_parser!(u32).range(1..=86_400),
+        requires = "health_port",
+        value_name = "SECONDS"
+    )]
+    pub hangs_after: u32,
 }
 
 /// The kinds of workers.
@@ -105,7 +114,8 @@ pub async fn run(args: WorkerArgs, settings: &Settings) -> Result<(), CliError> 
     let health = match args.health_port {
         Some(port) => {
             let tracing = core.tracing().clone();
-            let address = health::serve(settings, port, workers.clone(), tracing, stop.clone()).await?;
+            let hangs_after = Duration::from_secs(args.hangs_after.into());
+            let address = health::serve(settings, port, workers.clone(), tracing, hangs_after, stop.clone()).await?;
             format!(" · {address}")
         }
         None => String::new(),
