@@ -1,6 +1,9 @@
-//! The client side over the embedded broker: sessions, tails, transactions, administration.
+//! The client side over the embedded broker: sessions, tails, transactions, administration. Where RIVERRUN_TEST_KAFKA names an Apache Kafka
+//! (scripts/apache_kafka.py), over that one instead.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,23 +23,43 @@ use riverrun_schemas::{RunId, Topic};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
+static TESTS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// The test that this thread does.
+    static TEST: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A topic's, group's or producer's name that no other test has: they may share a Kafka, also with those of another run.
+fn named(what: &str) -> String {
+    format!("{what}-{}-{}", std::process::id(), TEST.get())
+}
+
 struct Fixture {
     _folder: tempfile::TempDir,
-    broker: EmbeddedBroker,
+    /// `None` on a Kafka elsewhere.
+    broker: Option<EmbeddedBroker>,
     config: LogConfig,
     producer: Producer,
     admin: Admin,
 }
 
 async fn given(topics: &[(&str, i32)]) -> Fixture {
+    TEST.set(TESTS.fetch_add(1, Ordering::Relaxed));
     let folder = tempfile::tempdir().unwrap();
-    let broker = EmbeddedBroker::start(folder.path(), 0).await.unwrap();
-    let config = broker.config("test");
+    let (broker, config) = match std::env::var("RIVERRUN_TEST_KAFKA").ok().filter(|address| !address.is_empty()) {
+        Some(address) => (None, LogConfig::new(address, "test")),
+        None => {
+            let broker = EmbeddedBroker::start(folder.path(), 0).await.unwrap();
+            let config = broker.config("test");
+            (Some(broker), config)
+        }
+    };
     let admin = Admin::new(&config).unwrap();
     admin.wait_ready(PATIENCE).await.unwrap();
     let specs: Vec<_> = topics
         .iter()
-        .map(|(name, partitions)| TopicSpec { name: (*name).to_owned(), partitions: *partitions, retention_hours: -1 })
+        .map(|(name, partitions)| TopicSpec { name: named(name), partitions: *partitions, retention_hours: -1 })
         .collect();
     admin.ensure_topics(&specs).await.unwrap();
     admin.ensure_topics(&specs).await.unwrap();
@@ -44,12 +67,12 @@ async fn given(topics: &[(&str, i32)]) -> Fixture {
 }
 
 fn at(partition: i32) -> TopicPartition {
-    TopicPartition::new("in", partition)
+    TopicPartition::new(named("in"), partition)
 }
 
 fn out(topic: &str, partition: i32, payload: &str) -> Outgoing {
     Outgoing {
-        topic: topic.into(),
+        topic: named(topic).into(),
         partition: Some(partition),
         key: None,
         payload: Some(Bytes::copy_from_slice(payload.as_bytes())),
@@ -65,7 +88,7 @@ fn member() -> GroupConfig {
     GroupConfig {
         session_timeout: Duration::from_secs(6),
         heartbeat: Duration::from_millis(300),
-        ..GroupConfig::new("g", vec!["in".into()])
+        ..GroupConfig::new(named("g"), vec![named("in")])
     }
 }
 
@@ -112,7 +135,7 @@ async fn forget_before(config: &LogConfig, offset: i64) {
     let admin: AdminClient<DefaultClientContext> =
         ClientConfig::new().set("bootstrap.servers", &config.brokers).create().unwrap();
     let mut list = TopicPartitionList::new();
-    list.add_partition_offset("in", 0, Offset::Offset(offset)).unwrap();
+    list.add_partition_offset(&named("in"), 0, Offset::Offset(offset)).unwrap();
     admin.delete_records(&list, &AdminOptions::new()).await.unwrap();
 }
 
@@ -127,7 +150,7 @@ async fn given_a_commit_on_its_way_when_a_member_closes_then_it_has_left_its_gro
         consumer.start(&[(at(0), assigned[0].default_start())]).unwrap();
         consumer.commit(&[CommitOffset { partition: at(0), offset, metadata: None }]).unwrap();
         consumer.close().await;
-        let groups = client.fetch_group_list(Some("g"), PATIENCE).unwrap();
+        let groups = client.fetch_group_list(Some(named("g").as_str()), PATIENCE).unwrap();
         let members: Vec<&str> = groups.groups().iter().flat_map(|group| group.members()).map(|one| one.id()).collect();
         assert_eq!(members, [""; 0], "after commit {offset}");
     }
@@ -156,7 +179,7 @@ async fn given_offsets_committed_with_a_note_when_a_member_comes_back_then_it_is
         _ => None,
     })
     .await;
-    let group = [GroupTopics { group: "g".into(), topics: vec!["in".into()] }];
+    let group = [GroupTopics { group: named("g"), topics: vec![named("in")] }];
     assert_eq!(fixture.admin.lag(&group).await.unwrap()[0].lag, 2);
     consumer
         .commit_now(&[CommitOffset { partition: at(0), offset: 2, metadata: Some("open run at 9".into()) }], PATIENCE)
@@ -303,18 +326,18 @@ async fn given_a_transaction_then_its_outputs_and_offsets_appear_together_or_not
     until(&mut consumer, assignment).await;
     consumer.start(&[(at(0), StartAt::Beginning)]).unwrap();
     until(&mut consumer, record).await;
-    let producer = TransactionalProducer::open(&fixture.config, "tx").await.unwrap();
+    let producer = TransactionalProducer::open(&fixture.config, &named("tx")).await.unwrap();
     let offset = |offset| [CommitOffset { partition: at(0), offset, metadata: None }];
     let to_nowhere = [out("out", 0, "lost"), out("out", 7, "there is no such partition")];
     assert!(producer.run(&to_nowhere, &offset(2), consumer.metadata().unwrap()).await.is_err());
     producer.run(&[out("out", 0, "kept")], &offset(1), consumer.metadata().unwrap()).await.unwrap();
-    let to = TopicPartition::new("out", 0);
+    let to = TopicPartition::new(named("out"), 0);
     assert_eq!(all(&fixture.config, to.clone()).await, ["kept"], "and the range ends behind the markers");
-    let group = [GroupTopics { group: "g".into(), topics: vec!["in".into()] }];
+    let group = [GroupTopics { group: named("g"), topics: vec![named("in")] }];
     assert_eq!(fixture.admin.lag(&group).await.unwrap()[0].committed, Some(1));
 
     // Whoever takes the transactional id over fences the one before.
-    let successor = TransactionalProducer::open(&fixture.config, "tx").await.unwrap();
+    let successor = TransactionalProducer::open(&fixture.config, &named("tx")).await.unwrap();
     let error = producer.run(&[out("out", 0, "zombie")], &offset(2), consumer.metadata().unwrap()).await.unwrap_err();
     assert_eq!(error.code(), "log_fenced");
     successor.run(&[out("out", 0, "next")], &offset(2), consumer.metadata().unwrap()).await.unwrap();
@@ -324,12 +347,14 @@ async fn given_a_transaction_then_its_outputs_and_offsets_appear_together_or_not
 /// Writes one record to partition 1 of `in` and takes it back.
 async fn abort(config: &LogConfig) {
     let mut settings = ClientConfig::new();
-    settings.set("bootstrap.servers", &config.brokers).set("transactional.id", "aborted");
+    settings.set("bootstrap.servers", &config.brokers).set("transactional.id", named("aborted"));
+    // Named here: it is done on another thread.
+    let topic = named("in");
     let aborted = move || {
         let producer: BaseProducer = settings.create().unwrap();
         producer.init_transactions(PATIENCE).unwrap();
         producer.begin_transaction().unwrap();
-        let record = BaseRecord::<str, str>::to("in").partition(1).payload("never");
+        let record = BaseRecord::<str, str>::to(&topic).partition(1).payload("never");
         producer.send(record).map_err(|(error, _)| error).unwrap();
         producer.flush(PATIENCE).unwrap();
         producer.abort_transaction(PATIENCE).unwrap();
@@ -343,7 +368,7 @@ async fn given_marks_of_transactions_behind_the_last_record_when_all_is_read_the
     let mut consumer = GroupConsumer::join(&fixture.config, &member()).unwrap();
     until(&mut consumer, assignment).await;
     consumer.start(&[0, 1, 2].map(|n| (at(n), StartAt::Beginning))).unwrap();
-    let producer = TransactionalProducer::open(&fixture.config, "tx").await.unwrap();
+    let producer = TransactionalProducer::open(&fixture.config, &named("tx")).await.unwrap();
     producer.run(&[out("in", 0, "a")], &[], consumer.metadata().unwrap()).await.unwrap();
     abort(&fixture.config).await;
     fixture.producer.send_one(out("in", 2, "no mark behind it")).await.unwrap();
@@ -366,7 +391,7 @@ async fn given_marks_of_transactions_behind_the_last_record_when_all_is_read_the
     let ends: Vec<_> =
         [(0, 2), (1, 2), (2, 1)].map(|(n, offset)| CommitOffset { partition: at(n), offset, metadata: None }).into();
     consumer.commit_now(&ends, PATIENCE).await.unwrap();
-    let group = [GroupTopics { group: "g".into(), topics: vec!["in".into()] }];
+    let group = [GroupTopics { group: named("g"), topics: vec![named("in")] }];
     assert!(fixture.admin.lag(&group).await.unwrap().iter().all(|line| line.lag == 0));
 
     // A mark that a record follows needs no word of its own.
@@ -405,6 +430,7 @@ async fn given_marks_of_transactions_behind_the_last_record_when_all_is_read_the
 #[tokio::test]
 async fn given_groups_when_the_broker_of_this_process_is_asked_then_it_says_what_a_client_is_told() {
     let fixture = given(&[("in", 2)]).await;
+    let Some(broker) = &fixture.broker else { return };
     fixture.producer.send_many(vec![out("in", 0, "a"), out("in", 0, "b"), out("in", 1, "c")]).await.unwrap();
     let mut consumer = GroupConsumer::join(&fixture.config, &member()).unwrap();
     until(&mut consumer, assignment).await;
@@ -412,12 +438,12 @@ async fn given_groups_when_the_broker_of_this_process_is_asked_then_it_says_what
     let commit = |partition, offset| [CommitOffset { partition: at(partition), offset, metadata: None }];
     consumer.commit_now(&commit(0, 1), PATIENCE).await.unwrap();
     // The marker of a transaction takes an offset too.
-    let producer = TransactionalProducer::open(&fixture.config, "tx").await.unwrap();
+    let producer = TransactionalProducer::open(&fixture.config, &named("tx")).await.unwrap();
     producer.run(&[out("in", 1, "d")], &commit(1, 1), consumer.metadata().unwrap()).await.unwrap();
 
-    let of = |group: &str| GroupTopics { group: group.into(), topics: vec!["in".into()] };
+    let of = |group: &str| GroupTopics { group: named(group), topics: vec![named("in")] };
     let groups = [of("g"), of("nobody")];
-    let (figures, told) = (fixture.broker.figures(), fixture.admin.lag(&groups).await.unwrap());
+    let (figures, told) = (broker.figures(), fixture.admin.lag(&groups).await.unwrap());
     assert_eq!(lag::of_groups(&figures, &groups).unwrap(), told);
     assert_eq!((told[0].lag, told[0].committed, told[2].lag, told[2].committed), (1, Some(1), 2, None));
     let ends = fixture.admin.ends(vec![at(0), at(1)]).await.unwrap();
@@ -448,13 +474,16 @@ async fn given_a_tail_then_it_begins_where_it_is_told_and_follows() {
     assert_eq!(all(&fixture.config, at(0)).await, ["a", "b"]);
     let empty = Tail::read_range(&fixture.config, at(0), StartAt::End).await.unwrap();
     assert!(empty.collect().await.unwrap().is_empty());
-    let nowhere = Tail::open(&fixture.config, vec![(TopicPartition::new("nowhere", 0), StartAt::Beginning)]).await;
+    let nowhere =
+        Tail::open(&fixture.config, vec![(TopicPartition::new(named("nowhere"), 0), StartAt::Beginning)]).await;
     assert!(nowhere.is_err());
 }
 
 #[tokio::test]
 async fn given_an_event_over_the_limit_then_it_is_refused_with_the_fix() {
-    let fixture = given(&[(Topic::Tokens.name(), 1)]).await;
+    let fixture = given(&[]).await;
+    let tokens = TopicSpec { name: Topic::Tokens.name().to_owned(), partitions: 1, retention_hours: -1 };
+    fixture.admin.ensure_topics(&[tokens]).await.unwrap();
     let event = |len| TokenEvent::from(TokenDelta { run_id: RunId::derive(&["r"]), seq: 1, text: "x".repeat(len) });
     fixture.producer.send(&event(200_000), "test", None).await.unwrap();
     let error = fixture.producer.send(&event(300_000), "test", None).await.unwrap_err();
