@@ -28,7 +28,7 @@ def pytest_sessionfinish():
 def pytest_collection_modifyitems(config, items):
     if config.getoption("--servers"):
         for item in items:
-            if why := servers.presupposes_embedded(item.path.stem, item.originalname):
+            if why := servers.presupposes_embedded(item.path.stem, item.name):
                 item.add_marker(pytest.mark.skip(reason=why))
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from kafka_nodes import Nodes
 
 NEEDED = ("RIVERRUN_TEST_DATABASE_URL", "RIVERRUN_TEST_S3_ENDPOINT", "RIVERRUN_TEST_MONGODB_URL", "RIVERRUN_TEST_REDIS_URL", "RIVERRUN_TEST_QDRANT_WIRE_URL")
-# What can't hold with servers, and why: whole files, or tests of a file.
+# What can't hold with servers, and why: whole files, tests of a file, or one of a test's parameters.
 PRESUPPOSE_EMBEDDED = {
     "test_blobs": "looks into the folder of blobs, and sets the times of its files back",
     "test_chaos": "the harness has a broker and processes of its own: the same either way",
@@ -26,6 +26,9 @@ PRESUPPOSE_EMBEDDED = {
     "test_fuzz::test_changed_kafka_requests_never_end_more_than_their_connection": "is about the embedded broker",
     "test_idle::test_given_groups_when_their_lag_is_asked_for_then_no_client_is_made_for_it": "counts the embedded broker's connections",
     "test_idle::test_given_nothing_to_read_then_readers_ask_seldom_and_hear_at_once": "counts the embedded broker's requests",
+    "test_conformance::test_it_is_as_promised[setting.broker-port]": "is about the embedded broker",
+    **{f"test_conformance::test_it_is_as_promised[setting.{name}]": "is about what is embedded without the setting" for name in (
+        "database-url", "qdrant-url", "redis-url", "mongodb-url", "kafka-brokers")},
     "test_documents::test_what_is_known_of_sources_is_shown_version_by_version_and_goes_with_them": "looks into SQLite",
     "test_documents::test_reports_are_kept_and_go_with_their_project": "looks into SQLite",
     "test_documents::test_sources_and_reports_are_made_again_from_the_log": "takes rows from SQLite",
@@ -52,8 +55,9 @@ def missing():
 
 
 def presupposes_embedded(file, test):
-    """Why a test of a file can't hold with servers; None when it can."""
-    return PRESUPPOSE_EMBEDDED.get(file) or PRESUPPOSE_EMBEDDED.get(f"{file}::{test}")
+    """Why a test of a file, with its parameter, can't hold with servers; None when it can."""
+    names = (file, f"{file}::{test.partition('[')[0]}", f"{file}::{test}")
+    return next((PRESUPPOSE_EMBEDDED[name] for name in names if name in PRESUPPOSE_EMBEDDED), None)
 
 
 def settings_of(server):
