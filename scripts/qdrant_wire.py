@@ -126,8 +126,10 @@ class Points(Part, wire.PointsServicer):
     @call
     def Scroll(store, request):
         offset = GrpcToRest.convert_point_id(request.offset) if request.HasField("offset") else None
-        page, following = store.scroll(request.collection_name, scroll_filter=filter_of(request), limit=request.limit or 10, offset=offset)
-        points = [wire.RetrievedPoint(id=RestToGrpc.convert_extended_point_id(point.id), payload=payload_to_grpc(point.payload or {}))
+        wanted = request.HasField("with_vectors") and GrpcToRest.convert_with_vectors_selector(request.with_vectors)
+        page, following = store.scroll(request.collection_name, scroll_filter=filter_of(request), limit=request.limit or 10, offset=offset, with_vectors=wanted)
+        points = [wire.RetrievedPoint(id=RestToGrpc.convert_extended_point_id(point.id), payload=payload_to_grpc(point.payload or {}),
+                                      vectors=RestToGrpc.convert_vector_struct_output(point.vector) if point.vector is not None else None)
                   for point in page]
         return wire.ScrollResponse(result=points, next_page_offset=following and RestToGrpc.convert_extended_point_id(following))
 

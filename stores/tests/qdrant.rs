@@ -71,6 +71,27 @@ async fn given_points_when_they_are_searched_then_the_nearest_that_the_filter_le
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn given_a_document_when_its_points_are_read_back_then_each_has_the_direction_that_it_was_written_with() {
+    for Case { store, _folder } in cases() {
+        let notes = own("notes");
+        assert_eq!(store.points(&notes, &document("a")).await.unwrap(), []);
+        store.ensure(&notes, 4, "mini").await.unwrap();
+        let written = [point("a", "v1", 0, [2.0, 0.0, 0.0, 0.0]), point("a", "v2", 1, [0.0, 0.0, -3.0, 0.0])];
+        store.upsert(&notes, [written.to_vec(), vec![point("b", "v1", 0, [1.0; 4])]].concat()).await.unwrap();
+        let mut read = store.points(&notes, &document("a")).await.unwrap();
+        read.sort_by_key(|point| point.chunk.ordinal);
+        for (read, written) in read.iter().zip(&written) {
+            assert_eq!(read.chunk, written.chunk);
+            let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+            let lengths = (dot(&read.vector, &read.vector) * dot(&written.vector, &written.vector)).sqrt();
+            assert!(dot(&read.vector, &written.vector) / lengths > 0.9999, "{read:?}");
+        }
+        assert_eq!(read.len(), 2);
+        assert!(store.drop_collection(&notes).await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn given_versions_when_they_are_written_twice_and_removed_then_the_others_are_there_once() {
     for Case { store, _folder } in cases() {
         let notes = own("notes");

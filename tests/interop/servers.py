@@ -37,6 +37,14 @@ PRESUPPOSE_EMBEDDED = {
     "test_faults::test_damaged_files_are_told_or_made_again_and_nothing_wrong_is_shown": "damages files of embedded parts",
     "test_faults::test_a_log_on_a_full_disk_refuses_with_the_fix_and_goes_on_when_there_is_room": "fills the embedded broker's disk",
     "test_faults::test_given_a_shell_that_allows_few_files_when_served_then_as_many_clients_as_are_promised_find_room": "its crowd is at the embedded broker",
+    "test_kafka_clients::test_the_secure_listener_lets_users_in_and_nobody_else": "is about the embedded broker's second listener",
+    "test_kafka_clients::test_given_a_log_behind_tls_and_a_password_when_a_worker_comes_then_it_works_and_one_with_a_wrong_password_does_not_start":
+        "is about the embedded broker's second listener",
+    "test_kafka_clients::test_metrics_and_diagnose_tell_of_the_broker": "asks for the embedded broker's figures",
+    "test_kafka_clients::test_given_a_group_that_is_behind_when_asked_then_its_lag_and_the_size_of_its_topic_are_told": "asks for the embedded broker's figures",
+    "test_transfer::test_what_is_exported_is_imported_with_the_same_counts_and_goes_on": "imports into a data folder that is not empty",
+    "test_transfer::test_given_a_data_folder_when_it_is_moved_to_servers_and_back_then_counts_and_hashes_stay_and_rows_are_made_again":
+        "moves a data folder to servers in every run",
     "test_memory::test_memory_survives_kill_and_a_lost_database": "takes away files of SQLite",
     "test_model_cards::test_a_card_is_an_event_and_there_after_a_kill_and_without_the_read_model": "takes away files of SQLite",
 }
