@@ -3302,10 +3302,15 @@ export interface components {
         HealthStatus: "ok" | "degraded";
         /** @description Whether everything needed is there. */
         HealthView: {
-            /** @description Records that each worker has still to handle. */
+            /** @description Records that each worker had still to handle. */
             lag: {
                 [key: string]: number;
             };
+            /**
+             * Format: date-time
+             * @description When it was looked at all this; whoever waits for a lag of zero goes by an answer that is newer than what it waits for.
+             */
+            measured_at: string;
             /** @description Everything that the program leans on. */
             services: components["schemas"]["ServiceView"][];
             /** @description `degraded` when a required service is not up. */
