@@ -12,6 +12,7 @@ from http.client import HTTPException
 import pytest
 from websockets.sync.client import connect
 
+import disk
 import tiny_model
 from server import wait_for
 
@@ -32,14 +33,19 @@ def examples():
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-@pytest.fixture
-def make(new_server, tmp_path):
+def maker(new_server, tmp_path):
+    """Makes servers that find the tiny base, and keep the models that come out to themselves."""
     tiny_model.write(tmp_path / "bases" / BASE)
 
     def of(name):
         return new_server(name, RIVERRUN_MODELS_DIR=str(tmp_path / "bases"), RIVERRUN_MODELS_CACHE_DIR=str(tmp_path / name / "models"))
 
     return of
+
+
+@pytest.fixture
+def make(new_server, tmp_path):
+    return maker(new_server, tmp_path)
 
 
 def hand_in(server, content, name="lamps", *more):
@@ -244,30 +250,42 @@ def test_a_training_that_waits_for_another_ends_at_once_when_it_is_cancelled(mak
     assert job(server, waiting)["status"] == "cancelled" and registered(server) == []
 
 
-def test_a_disk_that_fills_up_keeps_the_last_checkpoint_whole(make):
-    server = make("full").start()
-    disk = server.folder / "data/finetune"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], capture_output=True, check=False)
+@contextlib.contextmanager
+def small(server, folder):
+    """Starts the server with a small disk for a folder; gives what fills it, and what makes room again."""
+    server.start()
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip("a disk of a few MiB can't be mounted here")
     try:
+        yield lambda: fill(folder / "filler"), (folder / "filler").unlink
+    finally:
+        server.stop()
+        subprocess.run(["umount", "-l", folder], check=False)
+
+
+@pytest.mark.parametrize("kind", ["a mounted one", "one of a library"])
+def test_a_disk_that_fills_up_keeps_the_last_checkpoint_whole(make, tmp_path, kind):
+    """A disk that is really full where one may be mounted; everywhere, one that says so to each write below the folder."""
+    server = make("full")
+    folder = server.folder / "data/finetune"
+    disks = small(server, folder) if kind == "a mounted one" else disk.full(server, disk.library(tmp_path), "/data/finetune/")
+    with disks as (take_room, give_room):
         job_id = begin(server)
-        folder = disk / job_id
-        wait_for(lambda: list(folder.glob("step-*")), 120, "a checkpoint")
-        fill(disk / "filler")
+        checkpoints = folder / job_id
+        wait_for(lambda: list(checkpoints.glob("step-*")), 120, "a checkpoint")
+        take_room()
         wait_for(lambda: "a checkpoint could not be written" in server.log_path.read_text(errors="replace"), 120, "a checkpoint that fails")
         before = job(server, job_id)["step"]
         wait_for(lambda: job(server, job_id)["step"] > before, 120, "the training to go on")
         server.kill()
-        kept = sorted(folder.glob("step-*"))
+        kept = sorted(checkpoints.glob("step-*"))
         assert kept and all(json.loads((one / "state.json").read_text())["step"] == int(one.name[5:]) for one in kept)
-        (disk / "filler").unlink()
+        give_room()
         server.start()
+        assert "No space left on device" in server.log_path.read_text(errors="replace")
         outcome(server, job_id)
-    finally:
-        server.stop()
-        subprocess.run(["umount", "-l", disk], check=False)
 
 
 def fill(path):
