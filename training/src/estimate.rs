@@ -268,7 +268,8 @@ pub(crate) mod tests {
         let of = |gguf_bytes| estimate(&Measures { config: small(), gguf_bytes }, &plan, load, 5e10, Some(64 << 30));
         let (folder, small_file, large_file) = (of(None), of(Some(40 << 20)), of(Some(440 << 20)));
         assert!(folder.memory_bytes > small_file.memory_bytes, "all of it becomes 16-bit floats");
-        assert_eq!(large_file.memory_bytes - small_file.memory_bytes, 400 << 20);
+        // With what the allocator may hold on to.
+        assert_eq!(large_file.memory_bytes - small_file.memory_bytes, 440 << 20);
         assert_eq!(folder.seconds, large_file.seconds);
         let (adapted, largest) = plan.lora.adapted(&small());
         let one = |method| {

@@ -15,7 +15,7 @@ const PROCESS_BYTES: u64 = 32 << 20;
 const WORD_BYTES: u64 = 768;
 /// Numbers are 32-bit floats.
 const FLOAT: u64 = 4;
-/// One part in so many is added to what passes take: allocators hold on to more than is used.
+/// One part in so many is added to what comes and goes: allocators hold on to more than is used.
 const SPREAD: u64 = 10;
 
 /// Copies of a trained number that are there all along: itself, and two moments.
@@ -121,7 +121,7 @@ pub(super) fn of_export(base: &Measures, plan: &Plan, width: Width) -> u64 {
     };
     let comparing = kept_bytes(config, width.own) + moving_bytes(config, plan, width).max(head_bytes(config, width));
     let adapter = EXPORTED * plan.lora.parameters(config) * FLOAT;
-    let work = (merged + MERGING * matrix * FLOAT).max(spread(comparing));
+    let work = spread((merged + MERGING * matrix * FLOAT).max(comparing));
     of_process(config) + config.parameters() * FLOAT + adapter + work
 }
 
