@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 NEEDED = ("RIVERRUN_TEST_DATABASE_URL", "RIVERRUN_TEST_S3_ENDPOINT", "RIVERRUN_TEST_MONGODB_URL", "RIVERRUN_TEST_REDIS_URL")
 # These look into embedded stores, break them, or choose servers of their own.
 PRESUPPOSE_EMBEDDED = {
-    "test_blobs", "test_cache", "test_cluster", "test_documents", "test_faults", "test_kill", "test_links", "test_local", "test_memory", "test_model_cards",
+    "test_blobs", "test_cache", "test_cluster", "test_documents", "test_faults", "test_finetune_moments", "test_kill", "test_links", "test_local", "test_memory", "test_model_cards",
     "test_rebuild", "test_secrets", "test_services", "test_transfer", "test_upgrade", "test_workers",
 }
 # Redis has sixteen databases; processes of tests, at most three of them, share none.

@@ -2729,7 +2729,7 @@ export interface components {
              * @description Bytes of its examples.
              */
             size_bytes: number;
-            /** @description `{min, p50, p95, max, total}` in tokens of the base model. */
+            /** @description `{min, p50, p95, max, total}` in tokens of the base model, and `{shared, widest, scored}` of a pass. */
             tokens?: Record<string, never> | null;
             /**
              * Format: int64
@@ -4264,7 +4264,7 @@ export interface components {
                  * @description Bytes of its examples.
                  */
                 size_bytes: number;
-                /** @description `{min, p50, p95, max, total}` in tokens of the base model. */
+                /** @description `{min, p50, p95, max, total}` in tokens of the base model, and `{shared, widest, scored}` of a pass. */
                 tokens?: Record<string, never> | null;
                 /**
                  * Format: int64
