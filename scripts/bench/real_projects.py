@@ -183,8 +183,10 @@ def by_clippy(folder, environment):
     found = collections.Counter()
     for line in done.stdout.splitlines():
         one = json.loads(line)
-        code = ((one.get("message") or {}).get("code") or {}).get("code") if one["reason"] == "compiler-message" else None
-        span = next((span for span in one["message"]["spans"] if span["is_primary"]), None) if code else None
+        message = one["message"] if one["reason"] == "compiler-message" else {}
+        # An error without a code is one of the syntax, or of a macro.
+        code = (message.get("code") or {}).get("code") or ("error" if message.get("level") == "error" else None)
+        span = next((span for span in message["spans"] if span["is_primary"]), None) if code else None
         if span:
             found[code, shortened(span["file_name"], folder), span["line_start"]] += 1
     return found
