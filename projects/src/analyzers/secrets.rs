@@ -165,6 +165,10 @@ const KEY_END: &str = "-----END";
 /// Lines of a private key that stand apart, as texts in quotes, have so many characters at least.
 const MIN_KEY_LINE: usize = 32;
 
+/// How far before its end the head of a key begins, in bytes, and how long a key may be: one of RSA with 16,384 bits has 13,000.
+const MAX_HEAD: usize = 100;
+const MAX_KEY: usize = 32 << 10;
+
 fn is_key_head(line: &str) -> bool {
     line.contains(KEY_HEAD) && line.contains(KEY_HEAD_END)
 }
@@ -173,11 +177,13 @@ fn is_key_head(line: &str) -> bool {
 fn private_keys(text: &str) -> Vec<&str> {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
     let mut found = Vec::new();
-    for (at, _) in text.match_indices(KEY_HEAD_END).filter(|(at, _)| {
-        let line = text[..*at].rsplit('\n').next().unwrap_or_default();
-        line.contains(KEY_HEAD)
-    }) {
+    for (at, _) in text.match_indices(KEY_HEAD_END) {
+        let near = &text[text.floor_char_boundary(at.saturating_sub(MAX_HEAD))..at];
+        if !near.rsplit('\n').next().is_some_and(|line| line.contains(KEY_HEAD)) {
+            continue;
+        }
         let rest = &text[at + KEY_HEAD_END.len()..];
+        let rest = &rest[..rest.floor_char_boundary(MAX_KEY)];
         // Line ends may be written as in a text in quotes.
         let whole = rest.find(|c: char| !(is_base64(c) || c.is_whitespace() || c == '\\')).unwrap_or(rest.len());
         let body = rest[..whole].trim();
@@ -338,7 +344,9 @@ mod tests {
         let key = "hf_".repeat(1 << 20);
         let passwords = |number: usize| format!("password='word{number}word' ftp://a:pass{number}word@h ");
         let many: String = (0..50_000).map(passwords).collect();
+        let heads = "-----BEGIN PRIVATE KEY-----é ".repeat(20_000);
         let begun = std::time::Instant::now();
+        assert!(secrets_in("a.js", &heads).is_empty());
         assert_eq!(rules("a.js", &key), ["key"]);
         assert_eq!(secrets_in("a.js", &key), [key.as_str()]);
         assert_eq!(rules("a.js", &many), ["literal-password"]);
