@@ -183,10 +183,10 @@ mod tests {
         let (circles, edges) = analyzed(&[
             MODULE,
             ("a/plain.go", "package a\n"),
-            ("a/z.go", &to_b),
-            ("b/b.go", &to_c),
-            ("c/c.go", &to_a),
-            ("d/d.go", &to_a),
+            ("a/z.go", to_b.as_str()),
+            ("b/b.go", to_c.as_str()),
+            ("c/c.go", to_a.as_str()),
+            ("d/d.go", to_a.as_str()),
         ]);
         assert_eq!(circles, ["a/z.go:3 a/, b/, c/"]);
         assert_eq!(edges.len(), 4, "{edges:?}");

@@ -80,7 +80,7 @@ fn of_root<'f>(root: &'f str, sources: &Sources<'f>, graph: &mut Graph<'f>, step
             found.modules.entry(child(&module, inline)).or_insert(file);
         }
         for one in &facts.declared {
-            let Some((target, below)) = place((file, &below), one, sources) else { continue };
+            let Some((target, below)) = place((file, below.as_str()), one, sources) else { continue };
             let name = child(&child(&module, &one.within), one.name);
             if target == file || name.len() > MAX_PATH {
                 continue;
