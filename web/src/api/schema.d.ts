@@ -3331,10 +3331,10 @@ export interface components {
         ImporterView: {
             /** @description Its path. */
             file: string;
-            /** @description In order, each once. */
+            /** @description In order, each once; of Go the folders of packages, with `/` at their ends. */
             imports: string[];
         };
-        /** @description Which files of a project import which when they are loaded: of Python, JavaScript and TypeScript. */
+        /** @description Which files of a project import which: of Python, JavaScript and TypeScript when they are loaded, of Rust and Go at all. */
         ImportsView: {
             /**
              * Format: int64

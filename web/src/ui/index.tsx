@@ -243,6 +243,7 @@ const STATUS: Record<string, string> = {
 	applied: "text-good",
 	analyzed: "text-good",
 	ran: "text-good",
+	passed: "text-good",
 	failed: "text-bad",
 	down: "text-bad",
 	critical: "text-bad",
