@@ -12,6 +12,7 @@ pub struct HealthView {
     /// The program's version.
     pub version: String,
     /// When it was looked at all this; whoever waits for a lag of zero goes by an answer that is newer than what it waits for.
+    #[schema(value_type = String, format = DateTime)]
     pub measured_at: Timestamp,
     /// Everything that the program leans on.
     pub services: Vec<ServiceView>,
