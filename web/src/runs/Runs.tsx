@@ -19,7 +19,7 @@ import { hasEnded, pendingApprovals } from "./fold";
 import { Steps } from "./Steps";
 import { useFollowed, useRuns } from "./store";
 import { Tree } from "./Tree";
-import { Written } from "./Written";
+import { Writing } from "./Written";
 
 const STATUSES = ["queued", "running", "waiting_approval", "succeeded", "failed", "cancelled"];
 
@@ -216,7 +216,7 @@ function RunDetail({ id }: { id: string }) {
 			<Tree id={id} live={run} />
 			{(run.result?.answer || run.result?.error || run.writing) && (
 				<Panel title="Answer">
-					{run.writing && <Written text={run.writing.text} className="text-soft" />}
+					{run.writing && <Writing text={run.writing.text} />}
 					{run.result?.answer && (
 						<Answer text={run.result.answer} citations={run.result.citations} namespace={run.result.namespace} />
 					)}

@@ -12,7 +12,7 @@ import { Figures } from "@/runs/Figures";
 import { hasEnded, pendingApprovals } from "@/runs/fold";
 import { Steps } from "@/runs/Steps";
 import { isGoing, useRuns } from "@/runs/store";
-import { Written } from "@/runs/Written";
+import { Writing } from "@/runs/Written";
 import { IconButton, Status } from "@/ui";
 import { type AgentNode as AgentOfCanvas, LIMITS } from "../document";
 import { NameField } from "../NameField";
@@ -126,6 +126,7 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 						{busy && !live.connected && <p className="text-warn text-xs">connection lost; joining again…</p>}
 						<div className={clsx("nodrag rounded-md border border-line", live.steps.length === 0 && "hidden")}>
 							<Steps
+								key={live.runId}
 								steps={live.steps}
 								height={180}
 								waiting={pendingApprovals(live)}
@@ -134,7 +135,7 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 								onFork={(seq) => void fork(id, seq)}
 							/>
 						</div>
-						{live.writing && <Written text={live.writing.text} className="text-soft" />}
+						{live.writing && <Writing text={live.writing.text} />}
 						<div aria-live="polite" className="nodrag nowheel max-h-72 overflow-auto">
 							{live.result?.answer && (
 								<Answer text={live.result.answer} citations={live.result.citations} namespace={live.result.namespace} />
