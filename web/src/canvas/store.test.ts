@@ -209,9 +209,25 @@ describe("given a canvas with rows of agents, when all is run", () => {
 		expect(asked.map(({ key }) => key).sort()).toEqual(Object.values(chains).sort());
 	});
 
+	test("then an agent whose run is being started or goes on is not started once more, by whatever it is asked", async () => {
+		const first = canvas().run("b");
+		await Promise.all([canvas().run("b"), canvas().run("a"), first]);
+		expect(asked.map(({ names }) => names)).toEqual([["A", "B"]]);
+		expect(canvas().notice).toBe("A runs already: stop it first");
+
+		const run = { ...unknownRun("run_B"), connected: false, refused: false };
+		// What was asked of it last was refused, which does not end it.
+		useRuns.setState({ runs: { run_B: { ...run, problem: "the backend is offline" } } });
+		await canvas().run("b");
+		expect(asked).toHaveLength(1);
+		useRuns.setState({ runs: { run_B: { ...run, problem: "there is no such run", refused: true } } });
+		await canvas().run("b");
+		expect(asked).toHaveLength(2);
+	});
+
 	test("then stop all stops what goes on, and nothing that has ended", async () => {
 		await canvas().runAll();
-		const run = { connected: true, problem: null };
+		const run = { connected: true, problem: null, refused: false };
 		useRuns.setState({
 			runs: {
 				run_A: { ...unknownRun("run_A"), ...run },

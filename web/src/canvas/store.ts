@@ -29,7 +29,7 @@ import {
 } from "./document";
 import * as history from "./history";
 import { keyOf } from "./kept";
-import { named, namedApart, partNames } from "./names";
+import { named, namedApart, nameOf, partNames } from "./names";
 import { chainTo, notRunnable, rowOf } from "./plan";
 import { type Aside, adopted, begun, NOTHING_RAN, type Ran, refused, settled, sheetOf } from "./ran";
 import { type Reopened, readSaved } from "./saved";
@@ -324,6 +324,11 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			const document = present();
 			const node = nodeOf(document, id);
 			if (node?.kind !== "agent") return;
+			// A second click before the first answer, a key that is held down, or the button in the settings: one run is enough.
+			if (busyNodes().has(id)) {
+				set({ notice: `${nameOf(node)} runs already: stop it first` });
+				return;
+			}
 			const reason = notRunnable(document, node);
 			if (reason) {
 				ran(sheetOf(document), (now) => refused(now, id, reason));
@@ -362,6 +367,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			const sheet = sheetOf(present());
 			try {
 				const made = await useRuns.getState().fork(runId, seq);
+				useRuns.getState().follow(made);
 				ran(sheet, (now) => adopted(now, id, made));
 			} catch (error) {
 				ran(sheet, (now) => refused(now, id, describe(error)));
