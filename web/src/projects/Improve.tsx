@@ -94,7 +94,7 @@ function Ask({
 					<datalist id="project-files">
 						{files.data?.items.map((one) => (
 							<option key={one.path} value={one.path}>
-								{one.findings} findings
+								{count(one.findings, "finding")}
 							</option>
 						))}
 					</datalist>

@@ -8,7 +8,7 @@ import { useShallow } from "zustand/react/shallow";
 import { type AgentEntry, describe, type RunSummary, type RunView } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { Items, Page } from "@/api/shapes";
-import { Alert, Button, Empty, Input, Loading, Panel, Select, Status } from "@/ui";
+import { Alert, Button, Empty, Loading, Panel, Select, SettledInput, Status } from "@/ui";
 import { count, moment } from "@/ui/words";
 import { Answer } from "./Answer";
 import { ChainTotal } from "./ChainTotal";
@@ -82,14 +82,14 @@ export function Runs() {
 							<option key={one.name}>{one.name}</option>
 						))}
 					</Select>
-					<Input
+					<SettledInput
 						aria-label="namespace"
 						placeholder="every namespace"
-						onBlur={(event) => {
-							setNamespace(event.target.value.trim());
+						value={namespace}
+						onSettle={(next) => {
+							setNamespace(next);
 							setCursor([]);
 						}}
-						onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
 					/>
 				</div>
 				<Loading of={page} />
