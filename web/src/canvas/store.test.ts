@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { Offline } from "@/api/client";
 import { unknownRun } from "@/runs/fold";
 import { useRuns } from "@/runs/store";
 import { type CanvasNode, emptyCanvas } from "./document";
@@ -223,6 +224,38 @@ describe("given a canvas with rows of agents, when all is run", () => {
 		useRuns.setState({ runs: { run_B: { ...run, problem: "there is no such run", refused: true } } });
 		await canvas().run("b");
 		expect(asked).toHaveLength(2);
+	});
+
+	test.each([
+		["one agent", () => canvas().run("b")],
+		["all", () => canvas().runAll()],
+	])("then a start of %s that nobody answered is asked for under its key again, and no other is", async (_, begin) => {
+		let isAway = true;
+		const answered = useRuns.getState().start;
+		useRuns.setState({
+			start: async (chain, key) => {
+				const started = await answered(chain, key);
+				if (isAway) throw new Offline();
+				return started;
+			},
+		});
+		const keys = () => asked.splice(0).map(({ key }) => key);
+		await begin();
+		const first = keys();
+		expect(Object.values(canvas().problems)[0]).toBe("the backend is offline");
+		await begin();
+		expect(keys()).toEqual(first);
+		// Another task is another start, and so is the same one after an answer.
+		canvas().change("a", { task: "do something else" });
+		await begin();
+		const second = keys();
+		expect(second[0]).not.toBe(first[0]);
+		isAway = false;
+		await begin();
+		expect(keys()).toEqual(second);
+		useCanvas.setState({ runOf: {} });
+		await begin();
+		expect(keys().filter((key) => second.includes(key))).toEqual([]);
 	});
 
 	test("then stop all stops what goes on, and nothing that has ended", async () => {
