@@ -172,7 +172,7 @@ function RunDetail({ id }: { id: string }) {
 	const asked = usePolled<RunView>(run && !run.result ? `/runs/${encodeURIComponent(id)}` : null, 60_000);
 	const link = run?.result?.chain ?? asked.data?.chain;
 	if (!run) return null;
-	if (run.problem && run.steps.length === 0) return <Empty>{run.problem}</Empty>;
+	if (run.refused && run.steps.length === 0) return <Empty>{run.problem}</Empty>;
 	const forkAt = async (seq: number) => {
 		try {
 			const made = await fork(id, seq);
