@@ -60,7 +60,8 @@ export function useRows({ rows, height, growing, more, open = -1 }: Given): Rows
 		else if (open < 0) setExtra(0);
 	});
 	const { first, last, above, below } = drawnRows(rows, height, top, { at: open, extra });
-	return { box, onScroll, first, last, style: { paddingTop: above, paddingBottom: below } };
+	// Where rows lie is reckoned here; a browser that holds one in its place, too, would move the list once more.
+	return { box, onScroll, first, last, style: { paddingTop: above, paddingBottom: below, overflowAnchor: "none" } };
 }
 
 type Drawn = {
