@@ -5,6 +5,7 @@ import { call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { Page, ProjectFile, ProposalAccepted } from "@/api/shapes";
 import { Alert, Button, Field, Input, Panel, Select } from "@/ui";
+import { count } from "@/ui/words";
 import { bodyOf, CANDIDATES, NO_WISHES, type Wishes } from "./asked";
 import type { PathOf } from "./paths";
 
@@ -51,7 +52,7 @@ export function Ask({ pathOf, file, onFile, onProposed }: Props) {
 						<datalist id="project-files">
 							{files.data?.items.map((one) => (
 								<option key={one.path} value={one.path}>
-									{one.findings} findings
+									{count(one.findings, "finding")}
 								</option>
 							))}
 						</datalist>
