@@ -29,7 +29,7 @@ async fn given_no_settings_when_providers_are_listed_then_local_is_the_default()
     let providers = models.providers();
     let names: Vec<&str> = providers.iter().map(|provider| provider.name.as_str()).collect();
     assert_eq!(names[..4], ["local", "ollama", "openai", "anthropic"]);
-    assert_eq!(names.len(), 17);
+    assert_eq!(names.len(), 18);
     assert_eq!((providers[0].kind, providers[0].default), (ProviderKind::Local, true));
     assert_eq!((providers[1].kind, providers[1].has_key), (ProviderKind::Server, None));
     assert_eq!((providers[2].kind, providers[2].has_key), (ProviderKind::Hosted, Some(true)));
