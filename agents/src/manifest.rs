@@ -15,6 +15,10 @@ pub struct Manifest {
     pub tags: &'static [&'static str],
     /// Tasks that it is the right one for; the supervisor compares a task with each.
     pub best_for: &'static [&'static str],
+    /// Where it stands in lists, and which of several is chosen that a task's signs speak for equally: the lowest, and of equal ones
+    /// the first by name. 0 is the general agent, for tasks without a sign.
+    #[serde(skip)]
+    pub precedence: u8,
     /// Signs in a task that speak for it.
     #[serde(skip)]
     pub cues: &'static [Cue],

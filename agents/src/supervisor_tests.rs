@@ -131,6 +131,16 @@ fn similarity_is_the_nearest_text_and_never_a_number_that_is_none() {
 }
 
 #[test]
+fn the_catalog_begins_with_the_general_agent_and_has_no_two_of_one_name_or_precedence() {
+    let agents = catalog();
+    assert_eq!(
+        agents.iter().map(|agent| agent.name).collect::<Vec<_>>(),
+        ["react", "plan_execute", "reflexion", "critic"]
+    );
+    assert!(agents.is_sorted_by(|before, after| before.precedence < after.precedence));
+}
+
+#[test]
 fn every_agent_has_examples_that_its_own_rules_do_not_give_to_another() {
     for manifest in catalog() {
         assert!(manifest.best_for.len() >= 3 && !manifest.cues.is_empty(), "{}", manifest.name);

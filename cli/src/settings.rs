@@ -38,6 +38,15 @@ mod tests;
 const PREFIX: &str = "RIVERRUN_";
 /// Raw librdkafka settings: `RIVERRUN_KAFKA_SECURITY_PROTOCOL` is `security.protocol`.
 const KAFKA_PREFIX: &str = "RIVERRUN_KAFKA_";
+/// What AWS's own programs read, for the models of Bedrock.
+const AWS: [&str; 6] = [
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_BEARER_TOKEN_BEDROCK",
+];
 const KAFKA_BROKERS: &str = "RIVERRUN_KAFKA_BROKERS";
 
 /// All settings.
@@ -249,7 +258,9 @@ fn shown(values: &BTreeMap<String, String>) -> BTreeMap<String, String> {
 }
 
 fn is_ours(name: &str) -> bool {
-    name.starts_with(PREFIX) || matches!(name, "HOME" | "HF_HOME" | "XDG_DATA_HOME" | "XDG_CACHE_HOME")
+    name.starts_with(PREFIX)
+        || matches!(name, "HOME" | "HF_HOME" | "XDG_DATA_HOME" | "XDG_CACHE_HOME")
+        || AWS.contains(&name)
 }
 
 fn is_wildcard(host: &str) -> bool {

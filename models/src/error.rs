@@ -48,6 +48,8 @@ pub enum ModelError {
         reason: String,
         /// The setting that holds the key.
         setting: String,
+        /// What to do where another key is not the answer.
+        fix: Option<String>,
     },
     /// Too many requests, there or in our own queue.
     #[error("provider {provider:?} is at its limit: {reason}")]
@@ -151,7 +153,9 @@ impl ModelError {
             ModelError::ModelUnreadable { model, .. } => {
                 Some(format!("remove the folder and fetch the model again with `riverrun models pull {model}`"))
             }
-            ModelError::Unauthorized { setting, .. } => Some(format!("set {setting} to a valid key")),
+            ModelError::Unauthorized { setting, fix, .. } => {
+                Some(fix.clone().unwrap_or_else(|| format!("set {setting} to a valid key")))
+            }
             ModelError::RateLimited { retry_after, .. } => Some(match retry_after {
                 Some(wait) => format!("try again in {} s", wait.as_secs().max(1)),
                 None => "try again later".to_owned(),

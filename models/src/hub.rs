@@ -293,6 +293,7 @@ impl Hub {
                 provider: "hub".to_owned(),
                 reason: format!("{url} answered {status}"),
                 setting: "RIVERRUN_HUB_TOKEN".to_owned(),
+                fix: None,
             }),
             404 => Err(ModelError::ModelMissing {
                 model: model.to_owned(),

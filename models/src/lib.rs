@@ -1,7 +1,7 @@
 //! The unified model adapter: chat, embeddings and re-ranking behind one trait, by the in-process runtime, servers and hosted services.
 //!
 //! [`Models`] is what the rest of riverrun uses. `local` needs nothing but model files: GGUF chat models run on llama.cpp, encoders and
-//! cross-encoders on candle. What is behind HTTP is a row of a table and one of five wire protocols (`remote`).
+//! cross-encoders on candle. What is behind HTTP is a row of a table and one of six wire protocols (`remote`).
 //!
 //! Invariants:
 //! - MODEL-1: nothing is cut silently. A prompt that does not fit is refused; truncated embedding inputs are counted.
@@ -39,7 +39,7 @@ pub use provider::*;
 pub use reranker::Reranker;
 pub use secret::Secret;
 pub use settings::{
-    Access, DEFAULT_CHAT_MODEL, DEFAULT_EMBED_MODEL, DEFAULT_HUB_ADDRESS, DEFAULT_OLLAMA_ADDRESS,
+    Access, Aws, AwsCredentials, DEFAULT_CHAT_MODEL, DEFAULT_EMBED_MODEL, DEFAULT_HUB_ADDRESS, DEFAULT_OLLAMA_ADDRESS,
     DEFAULT_OPENAI_ADDRESS, DEFAULT_RERANK_MODEL, ModelSettings, SettingError,
 };
 pub use spans::{EmbedTokenizer, SpansRequest};

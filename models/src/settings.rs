@@ -12,8 +12,10 @@ use crate::remote::table::{PROVIDERS, Spec};
 use crate::secret::Secret;
 
 mod access;
+pub(crate) mod aws;
 
 pub use access::Access;
+pub use aws::{Aws, AwsCredentials};
 
 /// Address of an Ollama server when none is set.
 pub const DEFAULT_OLLAMA_ADDRESS: &str = "http://127.0.0.1:11434";
@@ -31,7 +33,7 @@ pub const DEFAULT_RERANK_MODEL: &str = "ms-marco-minilm-l6-v2";
 /// Requests that one in-process chat model can compute at once, at most.
 pub(crate) const MAX_PARALLEL: usize = 64;
 
-/// Settings of the model adapter. Everything has a default; [`ModelSettings::from_env`] reads the `RIVERRUN_*` variables.
+/// Settings of the model adapter. Everything has a default; [`ModelSettings::from_env`] reads the `RIVERRUN_*` variables, and AWS's.
 #[derive(Debug, Clone)]
 pub struct ModelSettings {
     /// Folder of models that is looked at first and never written.
@@ -54,6 +56,8 @@ pub struct ModelSettings {
     pub keys: BTreeMap<String, Secret>,
     /// What requests carry beside the key, by name of the provider.
     pub access: BTreeMap<String, Access>,
+    /// Region and credentials of AWS.
+    pub aws: Aws,
     /// Version of Azure's API: unset means its newer paths, which need none.
     pub azure_api_version: Option<String>,
     /// File of prices in front of the program's own.
@@ -98,6 +102,7 @@ impl Default for ModelSettings {
             addresses: BTreeMap::new(),
             keys: BTreeMap::new(),
             access: BTreeMap::new(),
+            aws: Aws::default(),
             azure_api_version: None,
             prices: None,
             threads: None,
@@ -146,6 +151,7 @@ impl ModelSettings {
             addresses: addresses(get)?,
             access: access::read(get, &keys)?,
             keys,
+            aws: aws::read(get)?,
             azure_api_version: text(get, "RIVERRUN_AZURE_API_VERSION"),
             prices: text(get, "RIVERRUN_MODEL_PRICES").map(PathBuf::from),
             threads: number(get, "RIVERRUN_MODEL_THREADS", 1..=1024)?,
@@ -212,9 +218,13 @@ fn addresses(get: Lookup<'_>) -> Result<BTreeMap<String, String>, SettingError> 
     Ok(addresses)
 }
 
-/// `RIVERRUN_<PROVIDER>_API_KEY`.
+/// `RIVERRUN_<PROVIDER>_API_KEY`, else what the maker's own programs read.
 fn keys(get: Lookup<'_>) -> BTreeMap<String, Secret> {
-    let key = |spec: &Spec| Some((spec.name.to_owned(), Secret::new(&get(&spec.key_setting())?)?));
+    let held_by = |setting: &str| Secret::new(&get(setting)?);
+    let key = |spec: &Spec| {
+        let key = held_by(&spec.key_setting()).or_else(|| held_by(spec.makers_key_setting()?))?;
+        Some((spec.name.to_owned(), key))
+    };
     PROVIDERS.iter().filter_map(key).collect()
 }
 
@@ -391,6 +401,16 @@ mod tests {
             assert!(!format!("{settings:?}").contains("canary"));
             assert!(settings.key_of(spec).is_some(), "{}", spec.name);
         }
+    }
+
+    #[test]
+    fn given_the_key_of_the_makers_programs_when_settings_are_read_then_it_counts_where_ours_is_not_set() {
+        let makers = ("AWS_BEARER_TOKEN_BEDROCK", "theirs");
+        let keys = |pairs: &[(&str, &str)]| read(pairs).unwrap().keys;
+        assert_eq!(keys(&[makers])["bedrock"].expose(), "theirs");
+        assert_eq!(keys(&[makers, ("RIVERRUN_BEDROCK_API_KEY", "ours")])["bedrock"].expose(), "ours");
+        assert_eq!(keys(&[makers, ("RIVERRUN_BEDROCK_API_KEY", " ")])["bedrock"].expose(), "theirs");
+        assert_eq!(keys(&[makers]).len(), 1);
     }
 
     #[test]

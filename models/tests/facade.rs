@@ -29,7 +29,7 @@ async fn given_no_settings_when_providers_are_listed_then_local_is_the_default()
     let providers = models.providers();
     let names: Vec<&str> = providers.iter().map(|provider| provider.name.as_str()).collect();
     assert_eq!(names[..4], ["local", "ollama", "openai", "anthropic"]);
-    assert_eq!(names.len(), 17);
+    assert_eq!(names.len(), 18);
     assert_eq!((providers[0].kind, providers[0].default), (ProviderKind::Local, true));
     assert_eq!((providers[1].kind, providers[1].has_key), (ProviderKind::Server, None));
     assert_eq!((providers[2].kind, providers[2].has_key), (ProviderKind::Hosted, Some(true)));
@@ -225,6 +225,12 @@ fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told
         ("gemini/m", &frequent, None),
         ("cohere/m", &frequent, None),
         ("cohere/m", &present, Some("presence_penalty")),
+        ("bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0", &top_k, None),
+        ("bedrock/us.amazon.nova-lite-v1:0", &top_k, None),
+        ("bedrock/meta.llama3-8b-instruct-v1:0", &top_k, Some("top_k")),
+        ("bedrock/m", &frequent, Some("frequency_penalty")),
+        ("bedrock/m", &seed, Some("seed")),
+        ("bedrock/m", &nothing, None),
         ("ollama/m", &present, None),
         ("vllm/m", &frequent, None),
         ("local/m", &present, None),

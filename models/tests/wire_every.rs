@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
+use support::frames::event;
 use support::{Of, RawServer, Script, ask};
 
 const CANARY: &str = "sk-canary-0815";
@@ -25,13 +26,14 @@ enum Wire {
     Anthropic,
     Gemini,
     Cohere,
+    Bedrock,
     Ollama,
     /// OpenAI's without chats.
     Vectors,
 }
 
 /// Every row of the table, with what it speaks.
-const ALL: [(&str, Wire); 16] = [
+const ALL: [(&str, Wire); 17] = [
     ("ollama", Wire::Ollama),
     ("openai", Wire::OpenAi),
     ("anthropic", Wire::Anthropic),
@@ -43,6 +45,7 @@ const ALL: [(&str, Wire); 16] = [
     ("together", Wire::OpenAi),
     ("azure", Wire::OpenAi),
     ("cohere", Wire::Cohere),
+    ("bedrock", Wire::Bedrock),
     ("voyage", Wire::Vectors),
     ("jina", Wire::Vectors),
     ("lmstudio", Wire::OpenAi),
@@ -60,7 +63,32 @@ fn at(name: &'static str, address: &str) -> Of {
 }
 
 /// The stream of an answer in the documented shape: the text in two pieces, 12 tokens read and 3 written.
-fn stream(wire: Wire) -> String {
+fn stream(wire: Wire) -> Vec<u8> {
+    if wire == Wire::Bedrock {
+        return frames().concat();
+    }
+    lines(wire).into_bytes()
+}
+
+/// That of Bedrock, frame by frame.
+fn frames() -> Vec<Vec<u8>> {
+    let (one, two) = TEXT.split_at(TEXT.find(' ').unwrap());
+    let piece = |text: &str| json!({"contentBlockIndex": 0, "delta": {"text": text}, "p": "abc"});
+    let usage = json!({"inputTokens": 2, "cacheReadInputTokens": 10, "outputTokens": 3, "totalTokens": 15});
+    let events = [
+        ("messageStart", json!({"role": "assistant", "p": "ab"})),
+        ("contentBlockDelta", json!({"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "hm"}}})),
+        ("contentBlockDelta", piece(one)),
+        ("contentBlockDelta", piece(two)),
+        ("contentBlockStop", json!({"contentBlockIndex": 0})),
+        ("messageStop", json!({"stopReason": "end_turn"})),
+        ("metadata", json!({"usage": usage, "metrics": {"latencyMs": 7}})),
+    ];
+    events.iter().map(|(kind, payload)| event(kind, &payload.to_string())).collect()
+}
+
+/// That of the others.
+fn lines(wire: Wire) -> String {
     let sse = |events: &[Value]| events.iter().map(|event| format!("data: {event}\n\n")).collect::<String>();
     let (one, two) = TEXT.split_at(TEXT.find(' ').unwrap());
     match wire {
@@ -118,12 +146,16 @@ fn stream(wire: Wire) -> String {
             ];
             lines.iter().map(|line| format!("{line}\n")).collect()
         }
+        Wire::Bedrock => unreachable!("it sends frames"),
     }
 }
 
 /// The first event of [`stream`] that shows text.
 fn first_piece(wire: Wire) -> Vec<u8> {
-    let stream = stream(wire);
+    if wire == Wire::Bedrock {
+        return frames().swap_remove(2);
+    }
+    let stream = lines(wire);
     let end = stream.find("Größe").unwrap();
     let line = end + stream[end..].find('\n').unwrap();
     format!("{}\n\n", &stream[..line]).into_bytes()
@@ -147,7 +179,7 @@ async fn given_a_stream_in_any_blocks_when_chatting_then_text_usage_and_finish_a
     for (name, wire) in chatting() {
         let body = stream(wire);
         for size in [1, 17, 100_000] {
-            let blocks = body.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
+            let blocks = body.chunks(size).map(<[u8]>::to_vec).collect();
             let server = RawServer::start(Script::Blocks(blocks)).await;
             let mut shown = String::new();
             let mut sink = |text: &str| shown.push_str(text);
@@ -199,7 +231,7 @@ async fn given_a_busy_service_when_it_asks_for_a_short_wait_then_the_request_is_
             let server = MockServer::start().await;
             let busy = ResponseTemplate::new(status).insert_header("retry-after", "0");
             Mock::given(any()).respond_with(busy).up_to_n_times(1).expect(1).mount(&server).await;
-            let answer = ResponseTemplate::new(200).set_body_string(stream(wire));
+            let answer = ResponseTemplate::new(200).set_body_bytes(stream(wire));
             Mock::given(any()).respond_with(answer).expect(1).mount(&server).await;
             let provider = at(name, &server.uri());
             let reply = provider.chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Which files of a project import which when they are loaded.
+//! Which files of a project import which.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,11 +10,12 @@ const MAX_IMPORTS: usize = 20_000;
 pub struct Importer {
     /// Its path.
     pub file: String,
-    /// The files of the project that it imports, in order, each once.
+    /// The files of the project that it imports, in order, each once; of Go the folders of packages, with `/` at their ends (`./` at the
+    /// top), since Go imports a package and no file.
     pub imports: Vec<String>,
 }
 
-/// The graph of imports, of Python, JavaScript and TypeScript.
+/// The graph of imports.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imports {
     /// How many.

@@ -8,10 +8,11 @@ use riverrun_knowledge::{LanguageModels, room};
 use riverrun_models::{ChatReply, ChatRequest, FinishReason, Message, NoDeltas};
 use tokio_util::sync::CancellationToken;
 
-use crate::analyzers::{Analyzed, of_file};
+use crate::analyzers::of_file;
 use crate::copy::Files;
 use crate::definitions::names_with_members;
 use crate::error::ProjectError;
+use crate::evidence::left;
 use crate::finding::Finding;
 use crate::language::Language;
 use crate::masks::Masks;
@@ -141,13 +142,6 @@ pub fn check_names(file: &str, content: &[u8], names: &[String]) -> Result<(), P
         many => format!("one of {} and {} others", many[..MAX_LISTED].join(", "), many.len() - MAX_LISTED),
     };
     Err(ProjectError::refused("name_not_found", format!("{file} has no public name {shown:?}"), hint))
-}
-
-/// Findings after a rewrite. What an analyzer found before that could not look again counts as still there.
-fn left(before: &Analyzed, after: &Analyzed) -> usize {
-    let ran = |analyzed: &Analyzed, name: &str| analyzed.tools.iter().any(|run| run.name == name && run.has_run());
-    let unseen = before.findings.iter().filter(|one| !ran(after, &one.tool)).count();
-    after.findings.len() + unseen
 }
 
 /// The text as a model is asked for it, and its secrets.
@@ -281,30 +275,7 @@ mod tests {
     use riverrun_models::Usage;
 
     use super::*;
-    use crate::analyzers::ToolRun;
     use crate::finding::Severity;
-
-    fn analyzed(tools: &[(&str, &str, usize)]) -> Analyzed {
-        let mut all = Analyzed::default();
-        for (name, status, count) in tools {
-            let finding = Finding::new((*name, "rule", Severity::Low), ("a.py", 1, 1), "m", "");
-            all.findings.extend(std::iter::repeat_n(finding, *count));
-            all.tools.push(ToolRun { status: (*status).to_owned(), ..ToolRun::ran(name, *count) });
-        }
-        all
-    }
-
-    #[test]
-    fn given_an_analyzer_that_could_not_look_again_when_findings_are_counted_then_its_own_are_still_there() {
-        let before = analyzed(&[("ruff", "ran", 3), ("syntax", "ran", 1)]);
-        for (after, expected) in [
-            (analyzed(&[("ruff", "ran", 1), ("syntax", "ran", 0)]), 1),
-            (analyzed(&[("ruff", "failed", 0), ("syntax", "ran", 0)]), 3),
-            (analyzed(&[]), 4),
-        ] {
-            assert_eq!(left(&before, &after), expected);
-        }
-    }
 
     fn checked(before: &str, answer: &str) -> Result<String, String> {
         checked_in("a.py", before, answer)

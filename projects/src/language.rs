@@ -147,14 +147,21 @@ fn with_feeds(text: &[u8]) -> Vec<u8> {
 
 /// Visits a node and all named ones below it, in the order of the text.
 pub(crate) fn each<'t>(root: Node<'t>, mut visit: impl FnMut(Node<'t>)) {
+    each_with_depth(root, |node, _| visit(node));
+}
+
+/// The same with how deep below the first each is: what is visited next and is no deeper stands behind it.
+pub(crate) fn each_with_depth<'t>(root: Node<'t>, mut visit: impl FnMut(Node<'t>, u32)) {
     let mut cursor = root.walk();
-    let mut is_root = true;
+    // A cursor counts anew whenever it is asked.
+    let mut depth = 0;
     loop {
         let node = cursor.node();
         // Words and signs have no names, and nothing below them.
-        if std::mem::take(&mut is_root) || node.is_named() {
-            visit(node);
+        if depth == 0 || node.is_named() {
+            visit(node, depth);
             if cursor.goto_first_child() {
+                depth += 1;
                 continue;
             }
         }
@@ -162,6 +169,7 @@ pub(crate) fn each<'t>(root: Node<'t>, mut visit: impl FnMut(Node<'t>)) {
             if !cursor.goto_parent() {
                 return;
             }
+            depth -= 1;
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod analyzers;
 pub mod copy;
 mod definitions;
 pub mod error;
+mod evidence;
 pub mod finding;
 mod folder;
 pub mod import;

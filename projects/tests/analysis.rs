@@ -51,6 +51,58 @@ fn given_twenty_clean_programs_when_they_are_analyzed_then_nothing_is_said() {
     assert!(found.len() == 20 && loud.is_empty(), "{loud:?}");
 }
 
+/// What is found in a file of that content: rule, line and column.
+fn places(name: &str, content: &[u8]) -> Vec<(String, usize, usize)> {
+    let files = Files::from([(name.to_owned(), content.to_vec().into())]);
+    let report = Report::new(&files, deterministic(&files), 1);
+    let own = report.findings.into_iter().filter(|one| matches!(one.tool.as_str(), "syntax" | "dead-code" | "secrets"));
+    let mut found: Vec<(String, usize, usize)> = own.map(|one| (one.rule, one.line, one.column)).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn given_files_with_any_ends_mark_and_encoding_when_they_are_analyzed_then_the_same_is_found_at_the_same_places() {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let python = "import os\npassword = 'hunter2hunter2'\n\n\ndef f():\n    return 1\n    print(2)\n";
+    for (name, remark, text, has_returns) in [
+        ("two words \u{e9} \u{540d}.py", "  # ", python, true),
+        ("a.js", " // ", "import os from 'os';\nfunction f() {\n  return 1;\n  g();\n}\n", true),
+        ("a.rs", " // ", "mod a;\nfn f() -> u8 {\n    return 1;\n    g();\n}\n", false),
+        ("a.go", " // ", "package a\n\nfunc F() int {\n\treturn 1\n\tg()\n}\n", false),
+    ] {
+        let expected = places(name, text.as_bytes());
+        assert!(expected.iter().any(|(rule, ..)| rule == "unreachable-code"), "{name} {expected:?}");
+        let both = text.replace('\n', "\r\n");
+        let first = text.replacen('\n', "\r\n", 2);
+        let remarked = |word: &[u8]| {
+            let (line, rest) = text.split_once('\n').unwrap();
+            [line.as_bytes(), remark.as_bytes(), word, b"\n", rest.as_bytes()].concat()
+        };
+        let mut variants = vec![
+            both.clone().into_bytes(),
+            first.into_bytes(),
+            text.trim_end().as_bytes().to_vec(),
+            [MARK, text.as_bytes()].concat(),
+            [MARK, both.trim_end().as_bytes()].concat(),
+            // Latin-1, which is no UTF-8.
+            remarked(b"caf\xe9"),
+            remarked("caf\u{e9} \u{540d}".as_bytes()),
+        ];
+        if has_returns {
+            variants.push(text.replace('\n', "\r").into_bytes());
+            variants.push(text.replacen('\n', "\r", 1).replacen('\n', "\r\n", 1).into_bytes());
+        }
+        for content in variants {
+            assert_eq!(places(name, &content), expected, "{name} {:?}", String::from_utf8_lossy(&content));
+        }
+    }
+    let found = places("a.py", python.as_bytes());
+    for (rule, line) in [("unused-import", 1), ("literal-password", 2), ("unreachable-code", 7)] {
+        assert!(found.iter().any(|one| one.0 == rule && one.1 == line), "{rule} {found:?}");
+    }
+}
+
 #[test]
 fn given_whatever_our_own_analyzers_find_when_it_is_reported_then_each_finding_says_where_it_is_and_what_to_do() {
     let body = "    a = 1\n    b = 2\n    c = 3\n    d = 4\n    e = 5\n    return a + b + c + d + e\n";

@@ -2,7 +2,11 @@
 losses of every step, the time of a step, the peak of memory and the time to the first step, and what the trained adapter says when
 PEFT loads it. Prints a Markdown table.
 
-    ./x bench finetune [--steps 50] [--method sft_lora] [--threads 2] [--batch 4] [--seq-len 256] [--json FILE]
+    ./x bench finetune [--alone] [--steps 50] [--method sft_lora] [--threads 2] [--batch 4] [--seq-len 256] [--json FILE]
+
+The examples begin alike over the base's chat template, which is computed once for all of a step here and for each of them there. With
+--alone no example begins like another: they are written without a template, each behind a letter or mark of its own, and about as long.
+(The two answers of a preference have the same prompt all the same.)
 
 --base is a model folder: Hugging Face's layout (config.json, model.safetensors, tokenizer.json, tokenizer_config.json), or one with
 a model.gguf, which is dequantized first, for both sides. --program is what `cargo build -p riverrun-training --example peer` builds.
@@ -24,12 +28,20 @@ COLOURS = ["red", "green", "blue", "amber", "violet", "white", "black", "orange"
 THINGS = ["lamp", "river", "glider", "winch", "cloud", "field", "rope", "wing"]
 
 
-def dataset(path, method):
+# What a base writes without a template: the prompt, the answer, and the token that ends it.
+BARE = "{% for message in messages %}{{ message['content'] }}{{ '<|im_end|>' if message['role'] == 'assistant' else '\\n' }}{% endfor %}"
+FIRST_MARK = 33  # of ASCII: from there on each is a token by itself
+
+
+def dataset(path, method, alone):
     """A small set that has a format to learn, made the same way each time."""
     with open(path, "w", encoding="utf-8") as file:
-        for thing in THINGS:
-            for colour in COLOURS:
+        for row, thing in enumerate(THINGS):
+            for column, colour in enumerate(COLOURS):
                 prompt = f"Describe the {colour} {thing} in our catalogue."
+                if alone:
+                    mark = chr(FIRST_MARK + row * len(COLOURS) + column)
+                    prompt = f"{mark} is the mark of this entry, by which it is found on the shelves behind the workshop and in all lists of what we have. {prompt}"
                 good = f"item={thing}; colour={colour}; length={len(thing) * len(colour)};"
                 line = {"prompt": prompt, "completion": good}
                 if method == "dpo":
@@ -42,6 +54,24 @@ def plan(method, steps, batch, seq_len):
     return {"method": method, "lora": {"rank": 8, "alpha": 16.0, "dropout": 0.0, "targets": targets}, "learning_rate": 2e-4, "max_steps": steps,
             "batch_size": batch, "accumulation": 1, "seq_len": seq_len, "seed": 42, "warmup_steps": min(10, steps // 10), "weight_decay": 0.0,
             "max_grad_norm": 1.0, "dpo_beta": 0.1, "eval_every": steps + 1, "checkpoint_every": steps + 1, "patience": 0}
+
+
+def bare(base, scratch):
+    """The base with a template that writes nothing of its own."""
+    for path in base.iterdir() if base != scratch else ():
+        if path.is_file():
+            (scratch / path.name).symlink_to(path.resolve())
+    template = scratch / "chat_template.jinja"
+    template.unlink(missing_ok=True)  # as a link it would be that of the base
+    template.write_text(BARE)
+    return scratch
+
+
+def share_nothing(steps, method):
+    """Whether no example of a step begins like another."""
+    each = 2 if method == "dpo" else 1
+    firsts = [[one["ids"][0] for one in sequences[::each]] for sequences in steps]
+    return all(len(set(first)) == len(first) for first in firsts)
 
 
 def in_layout(base, scratch):
@@ -78,9 +108,9 @@ def measured(command, folder, variables):
         return [json.loads(line) for line in printed], used.ru_maxrss / 1024
 
 
-def ours(program, base, folder, numbers, threads):
+def ours(program, base, folder, numbers, threads, alone):
     (folder / "plan.json").write_text(json.dumps(numbers))
-    dataset(folder / "data.jsonl", numbers["method"])
+    dataset(folder / "data.jsonl", numbers["method"], alone)
     kind = "dpo" if numbers["method"] == "dpo" else "sft"
     command = [program, base, folder / "data.jsonl", kind, folder / "plan.json", folder / "out"]
     (folder / "out").mkdir()
@@ -157,19 +187,30 @@ def compare(args, method):
         folder = Path(name)
         (folder / "base").mkdir()
         base = in_layout(args.base, folder / "base")
-        own, own_peak = ours(args.program, base, folder, numbers, args.threads)
+        if args.alone:
+            base = bare(base, folder / "base")
+        own, _ = ours(args.program, base, folder, numbers, args.threads, args.alone)
+        lines = [json.loads(line) for line in (folder / "out/steps.jsonl").read_text().splitlines()]
+        if args.alone and not share_nothing(lines, method):
+            sys.exit("examples of a step begin alike, which --alone is to keep them from: the base splits texts in another way than by bytes")
         again = [sys.executable, __file__, "--base", base, "--method", method, "--steps", str(args.steps), "--batch", str(args.batch),
                  "--seq-len", str(args.seq_len), "--threads", str(args.threads), "--peer", name]
         (other,), other_peak = measured(again, folder, {})
-        estimated = json.loads((folder / "out/estimate.json").read_text())["memory_bytes"] / 2**20
+        # Ours goes on to a merged model, which theirs doesn't make: only what it took up to there is compared.
+        peaks = json.loads((folder / "out/peaks.json").read_text())
     steps = other["steps"]
+    mib = {"steps": peaks["steps"] / 2**20, "export": peaks["export"] / 2**20}
     return {
-        "method": method, "steps": args.steps,
+        "method": method + (" alone" if args.alone else ""), "steps": args.steps,
+        "tokens": sum(len(one["ids"]) for sequences in lines for one in sequences) / len(lines),
         "max_loss_difference": max(abs(a["loss"] - b["loss"]) for a, b in zip(own, steps, strict=True)),
         "exported_adapter_difference": other["exported_apart"],
         "first_loss": [own[0]["loss"], steps[0]["loss"]], "last_loss": [own[-1]["loss"], steps[-1]["loss"]],
         "step_s": [median([one["seconds"] for one in own]), median([one["seconds"] for one in steps])],
-        "peak_mib": [own_peak, other_peak], "estimated_peak_mib": estimated,
+        "peak_mib": [mib["steps"], other_peak], "peak_with_export_mib": mib["export"],
+        # The process is at its peak in the one or the other, and both are estimated.
+        "estimated_mib": {"steps": peaks["estimated"]["steps"] / 2**20,
+                          "export": max(peaks["estimated"]["steps"], peaks["estimated"]["export"]) / 2**20},
         "to_first_step_s": [own[0]["since_start_s"], steps[0]["since_start_s"]],
     }
 
@@ -181,8 +222,10 @@ def table(reports):
             own, other = report[what]
             print(f"| {report['method']} | {what} | {own:,.{digits}f} | {other:,.{digits}f} | {own / other:.2f} |")
         # What is refused for want of memory is told by it: it must be above the peak, and not far.
-        estimated, peak = report["estimated_peak_mib"], report["peak_mib"][0]
-        print(f"| {report['method']} | estimate of our peak_mib | {estimated:,.0f} | | {estimated / peak:.2f} times the peak |")
+        found = {"steps": report["peak_mib"][0], "export": report["peak_with_export_mib"]}
+        for part, estimated in report["estimated_mib"].items():
+            print(f"| {report['method']} | peak of {part} in MiB: estimated, found | {estimated:,.0f}, {found[part]:,.0f} | | {estimated / found[part]:.2f} times |")
+        print(f"| {report['method']} | tokens of a step | {report['tokens']:,.0f} | | |")
         for what in ("max_loss_difference", "exported_adapter_difference"):
             print(f"| {report['method']} | {what} | {report[what]:.1e} | | |")
 
@@ -196,6 +239,7 @@ def main():
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--seq-len", type=int, default=256)
     parser.add_argument("--method", choices=["sft_lora", "dpo"], action="append", dest="methods")
+    parser.add_argument("--alone", action="store_true", help="examples that begin alike with no other")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--peer", type=Path, help=argparse.SUPPRESS)

@@ -1,9 +1,14 @@
-"""Our measures beside the packages that define them, over the hundred samples of training/tests/data/answers.jsonl.
+"""Our measures beside the packages that define them, over two hundred samples of training/tests/data: answers.jsonl has sentences in which
+words were changed, texts.jsonl whatever texts may be: Article 1 of the Universal Declaration of Human Rights in 23 languages, sentences of
+this repository's pages (as they are, in other order, with words left out and put in, of several lines), code, markup, marks, repeated words,
+and texts of which nearly nothing is left.
 
-    python scripts/bench/finetune_reference.py --write                     # porter.txt and rouge.jsonl, which the tests of training/ read
+    python scripts/bench/finetune_reference.py --write                     # porter.txt and rouge*.jsonl, which the tests of training/ read
+    python scripts/bench/finetune_reference.py --write-bertscore           # bertscore.jsonl, which tests/interop/test_finetune.py reads
     python scripts/bench/finetune_reference.py [--binary target/release/riverrun] [--bertscore all-mpnet-base-v2] [--layer 8] [--idf]
 
-Needs rouge-score, and for --bertscore also bert-score, torch and transformers below 5 (bert-score asks its tokenizers for what 5 left out).
+Needs rouge-score, and for BERTScore also bert-score, torch and transformers below 5 (bert-score asks its tokenizers for what 5 left out);
+the files that lie there were written with rouge-score 0.1.2, bert-score 0.3.13, torch 2.15.0 and transformers 4.57.6.
 The encoder is looked for in RIVERRUN_MODELS_DIR, where it lies in Hugging Face's layout, so that both read the same files. Exits with 1 when
 a number of any sample differs by more than 1e-4.
 """
@@ -20,19 +25,27 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "training/tests/data"
 SAMPLES = DATA / "answers.jsonl"
+TEXTS = DATA / "texts.jsonl"
+# What `rouge-score` says of each.
+SCORES = {SAMPLES: DATA / "rouge.jsonl", TEXTS: DATA / "rouge_texts.jsonl"}
+BERTSCORES = DATA / "bertscore.jsonl"
+# The encoder of the tests, and how they ask for it: by the layer that is meant when none is named, by rarity, and by a named layer.
+ENCODER = "all-minilm-l6-v2"
+ASKED = {"usual": (4, False), "idf": (4, True), "layer 2": (2, False)}
 ROUGE = ["rouge1", "rouge2", "rougeL", "rougeLsum"]
 NEAR = 1e-4
 
 
-def samples():
-    return [json.loads(line) for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
+def samples(path=SAMPLES):
+    # Texts may hold what else counts as the end of a line.
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
-def rouge(stemming):
+def rouge(stemming, path=SAMPLES):
     from rouge_score.rouge_scorer import RougeScorer
 
     scorer = RougeScorer(ROUGE, use_stemmer=stemming)
-    return [scorer.score(one["reference"], one["prediction"]) for one in samples()]
+    return [scorer.score(one["reference"], one["prediction"]) for one in samples(path)]
 
 
 def write():
@@ -44,10 +57,19 @@ def write():
     words |= set(PAPER.split())
     stemmer = PorterStemmer()
     (DATA / "porter.txt").write_text("".join(f"{word} {stemmer.stem(word)}\n" for word in sorted(words)))
-    with open(DATA / "rouge.jsonl", "w", encoding="utf-8") as file:
-        for plain, stemmed in zip(rouge(False), rouge(True)):
-            file.write(json.dumps({kind: {name: [round(number, 7) for number in scores[name]] for name in ROUGE}
-                                   for kind, scores in (("plain", plain), ("stemmed", stemmed))}) + "\n")
+    for path, written in SCORES.items():
+        with open(written, "w", encoding="utf-8") as file:
+            for plain, stemmed in zip(rouge(False, path), rouge(True, path)):
+                file.write(json.dumps({kind: {name: [round(number, 7) for number in scores[name]] for name in ROUGE}
+                                       for kind, scores in (("plain", plain), ("stemmed", stemmed))}) + "\n")
+
+
+def write_bertscore():
+    """What `bert-score` says of texts.jsonl, as the tests read it: a line a sample."""
+    found = {kind: bertscore(ENCODER, layer, idf, TEXTS) for kind, (layer, idf) in ASKED.items()}
+    with open(BERTSCORES, "w", encoding="utf-8") as file:
+        for scores in zip(*found.values()):
+            file.write(json.dumps({kind: [round(number, 7) for number in numbers] for kind, numbers in zip(found, scores)}) + "\n")
 
 
 def ours(binary, *options):
@@ -100,19 +122,23 @@ def bounded(module):
     module.get_tokenizer = get_tokenizer
 
 
-def check_bertscore(binary, model, layer, idf):
+def bertscore(model, layer, idf, path=SAMPLES):
+    """Precision, recall and F1 of each sample."""
     from bert_score import score
 
     bounded(sys.modules["bert_score.score"])
+    folder, lines = str(Path(os.environ["RIVERRUN_MODELS_DIR"]) / model), samples(path)
+    found = score([one["prediction"] for one in lines], [one["reference"] for one in lines], model_type=folder, num_layers=layer, idf=idf,
+                  device="cpu", batch_size=8, nthreads=0, use_fast_tokenizer=True)
+    return list(zip(*(part.tolist() for part in found)))
+
+
+def check_bertscore(binary, model, layer, idf):
     options = ["--metrics", "bertscore", "--encoder", model, "--layer", str(layer), *(["--idf"] if idf else [])]
     report = ours(binary, *options)["bertscore"]
     if report["truncated"]:
         print(f"{report['truncated']} texts are longer than the encoder reads here, where the package may read more")
-    folder = str(Path(os.environ["RIVERRUN_MODELS_DIR"]) / model)
-    lines = samples()
-    found = score([one["prediction"] for one in lines], [one["reference"] for one in lines], model_type=folder, num_layers=layer, idf=idf,
-                  device="cpu", batch_size=8, nthreads=0, use_fast_tokenizer=True)
-    return compare("bertscore", by_line(report), list(zip(*(part.tolist() for part in found))))
+    return compare("bertscore", by_line(report), bertscore(model, layer, idf))
 
 
 # The examples of Porter's paper, NLTK's irregular words, and words at the edges of the rules.
@@ -131,6 +157,7 @@ egg egging err erring inn off offed odd oddly ally rally tally bally allies alli
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--write", action="store_true")
+    arguments.add_argument("--write-bertscore", action="store_true")
     arguments.add_argument("--binary", default=str(ROOT / "target/release/riverrun"))
     arguments.add_argument("--bertscore", metavar="MODEL")
     arguments.add_argument("--layer", type=int, default=8)
@@ -138,6 +165,8 @@ def main():
     given = arguments.parse_args()
     if given.write:
         return write()
+    if given.write_bertscore:
+        return write_bertscore()
     good = check_rouge(given.binary)
     if given.bertscore:
         good &= check_bertscore(given.binary, given.bertscore, given.layer, given.idf)

@@ -18,10 +18,11 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Old versions, with known problems: about 105,000 lines of Python together.
+# Old versions, with known problems: about 107,000 lines of Python together. All of them parse as Python 3, since mypy says nothing of a
+# project in which one file does not.
 SDISTS = {
     "celery": ("celery-5.2.2.tar.gz", "2844eb040e915398623a43253a8e1016723442ece6b0751a3c416d8a2b34216f"),
-    "jinja2": ("Jinja2-2.10.1.tar.gz", "065c4f02ebe7f7cf559e49ee5a95fb800a9e4528727aec6f24402a5374c65013"),
+    "jinja2": ("Jinja2-3.0.3.tar.gz", "611bb273cd68f3b993fabdc4064fc858c5b47a973cb5aa7999ec1ba405c87cd7"),
     "requests": ("requests-2.19.1.tar.gz", "ec22d826a36ed72a7358ff3fe56cbd4ba69dd7a6718ffd450ff0e9df7a47ce6a"),
 }
 NPM_PACKAGE = "lodash@4.17.20"
@@ -177,14 +178,19 @@ def by_eslint(program, folder, environment):
 
 
 def by_clippy(folder, environment):
-    done = run(CLIPPY, folder, environment)
+    # As a report asks it: without what the caller's shell says to Cargo.
+    kept = ("CARGO_HOME", "RUSTUP_HOME")
+    plain = {name: value for name, value in environment.items() if name in kept or not name.startswith(("CARGO", "RUST"))}
+    done = run(CLIPPY, folder, plain)
     if done is None or done.returncode not in (0, 101) or not done.stdout:
         return None
     found = collections.Counter()
     for line in done.stdout.splitlines():
         one = json.loads(line)
-        code = ((one.get("message") or {}).get("code") or {}).get("code") if one["reason"] == "compiler-message" else None
-        span = next((span for span in one["message"]["spans"] if span["is_primary"]), None) if code else None
+        message = one["message"] if one["reason"] == "compiler-message" else {}
+        # An error without a code is one of the syntax, or of a macro.
+        code = (message.get("code") or {}).get("code") or ("error" if message.get("level") == "error" else None)
+        span = next((span for span in message["spans"] if span["is_primary"]), None) if code else None
         if span:
             found[code, shortened(span["file_name"], folder), span["line_start"]] += 1
     return found

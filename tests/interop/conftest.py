@@ -11,6 +11,7 @@ def pytest_addoption(parser):
     parser.addoption("--kafka", action="store_true", help="also run what needs Apache Kafka's console tools and a real Kafka")
     parser.addoption("--servers", action="store_true", help="Apache Kafka, PostgreSQL, S3, MongoDB, Redis and Qdrant's definitions instead of embedded parts, for every server that the tests start")
     parser.addoption("--phoenix", metavar="PROGRAM", help="a `phoenix` program to trace to (./x interop --phoenix has one)")
+    parser.addoption("--open-webui", metavar="PROGRAM", help="an `open-webui` program to put in front of a server (./x interop --open-webui has one)")
 
 
 def pytest_sessionstart(session):

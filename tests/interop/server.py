@@ -9,6 +9,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from datetime import UTC, datetime
 from pathlib import Path
 
 import servers
@@ -203,8 +204,14 @@ class Server:
         return wait_for(ended, timeout_s, f"{ingest_id} to end")
 
     def lag(self):
-        """Records behind, by consumer group."""
-        return self.get("/health").json["lag"]
+        """Records behind, by consumer group, as it is now: an answer may be a quarter of a second old."""
+        asked = datetime.now(UTC)
+
+        def new():
+            report = self.get("/health").json
+            return report if datetime.fromisoformat(report["measured_at"]) > asked else None
+
+        return wait_for(new, 10, "an answer of /health that is new")["lag"]
 
     def settle(self, timeout_s=60):
         """Waits until every consumer group has caught up."""

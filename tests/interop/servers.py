@@ -20,6 +20,7 @@ PRESUPPOSE_EMBEDDED = {
     "test_blobs": "looks into the folder of blobs, and sets the times of its files back",
     "test_chaos": "the harness has a broker and processes of its own: the same either way",
     "test_cluster": "is a cluster on servers in every run",
+    "test_finetune_moments": "holds the process at calls to its disk, those for embedded blobs among them",
     "test_rebuild": "takes away and damages the folders of vectors and keywords",
     "test_links": "is about the embedded broker's second listener",
     "test_attacks_wire::test_a_kafka_request_that_is_none_ends_its_connection": "is about the embedded broker",

@@ -106,6 +106,26 @@ def test_meaning_is_measured_by_an_encoder(tuning, tmp_path):
         assert done.returncode != 0 and done.stderr.strip() and "panicked" not in done.stderr, done
 
 
+DATA = ROOT / "training/tests/data"
+
+
+@pytest.mark.parametrize("kind, options", [("usual", []), ("idf", ["--idf"]), ("layer 2", ["--layer", "2"])])
+def test_meaning_is_measured_as_the_package_bert_score_does_it(tuning, kind, options):
+    """A hundred samples, one by one, beside what scripts/bench/finetune_reference.py --write-bertscore has written down."""
+    if not has_base(tuning, ENCODER):
+        pytest.skip(f"{ENCODER} is not on this machine; ./x models puts it there")
+    wanted = [json.loads(line)[kind] for line in (DATA / "bertscore.jsonl").read_text().splitlines()]
+    done = tuning.cli("finetune", "eval", str(DATA / "texts.jsonl"), "--metrics", "bertscore", "--encoder", ENCODER, "--each", "--json", *options)
+    assert done.returncode == 0, done
+    report = json.loads(done.stdout)["bertscore"]
+    assert (report["samples"], report["unscored"], report["truncated"]) == (100, [], 0)
+    found = {one["line"]: [one["precision"], one["recall"], one["fmeasure"]] for one in report["each"]}
+    assert sorted(found) == list(range(1, 101)) and len(wanted) == 100
+    apart = {line: (found[line], numbers) for line, numbers in enumerate(wanted, 1)
+             if not max(abs(ours - theirs) for ours, theirs in zip(found[line], numbers)) <= 1e-4}
+    assert not apart, f"ours and the package's, by line: {apart}"
+
+
 def test_a_judge_that_can_not_be_read_leaves_samples_unscored(tuning, tmp_path):
     if not has_base(tuning):
         pytest.skip(f"{BASE} is not on this machine; ./x models puts it there")

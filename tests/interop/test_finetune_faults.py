@@ -12,6 +12,7 @@ from http.client import HTTPException
 import pytest
 from websockets.sync.client import connect
 
+import disk
 import tiny_model
 from server import wait_for
 
@@ -32,8 +33,8 @@ def examples():
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-@pytest.fixture
-def make(new_server, tmp_path):
+def maker(new_server, tmp_path):
+    """Makes servers that find the tiny base, and keep the models that come out to themselves."""
     tiny_model.write(tmp_path / "bases" / BASE)
 
     def of(name):
@@ -42,14 +43,19 @@ def make(new_server, tmp_path):
     return of
 
 
+@pytest.fixture
+def make(new_server, tmp_path):
+    return maker(new_server, tmp_path)
+
+
 def hand_in(server, content, name="lamps", *more):
     path = server.folder / f"{name}.jsonl"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return server.cli("finetune", "dataset", name, "--jsonl", str(path), *more)
 
 
-def begin(server, steps=STEPS, base=BASE):
-    done = hand_in(server, examples(), "lamps", "--base-model", base)
+def begin(server, steps=STEPS, base=BASE, content=None):
+    done = hand_in(server, content or examples(), "lamps", "--base-model", base)
     assert done.returncode == 0, done
     body = {"name": "lamps", "dataset": "lamps", "base_model": base, "max_steps": steps, "batch_size": 2, "seq_len": 128, "learning_rate": 1e-4}
     accepted = server.post("/finetune/jobs", body)
@@ -89,7 +95,7 @@ def outcome(server, job_id):
     view, versions = ended(server, job_id), registered(server)
     assert view["status"] == "succeeded", view
     assert [version["job_id"] for version in versions] == [job_id]
-    return view["step"], view["loss"], view["eval_loss"], versions[0]["metrics"], versions[0]["adapter_sha256"]
+    return view["step"], view["loss"], view.get("eval_loss"), versions[0]["metrics"], versions[0]["adapter_sha256"]
 
 
 def test_killed_at_any_moment_a_training_comes_to_the_same(make):
@@ -244,30 +250,42 @@ def test_a_training_that_waits_for_another_ends_at_once_when_it_is_cancelled(mak
     assert job(server, waiting)["status"] == "cancelled" and registered(server) == []
 
 
-def test_a_disk_that_fills_up_keeps_the_last_checkpoint_whole(make):
-    server = make("full").start()
-    disk = server.folder / "data/finetune"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], capture_output=True, check=False)
+@contextlib.contextmanager
+def small(server, folder):
+    """Starts the server with a small disk for a folder; gives what fills it, and what makes room again."""
+    server.start()
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip("a disk of a few MiB can't be mounted here")
     try:
+        yield lambda: fill(folder / "filler"), (folder / "filler").unlink
+    finally:
+        server.stop()
+        subprocess.run(["umount", "-l", folder], check=False)
+
+
+@pytest.mark.parametrize("kind", ["a mounted one", "one of a library"])
+def test_a_disk_that_fills_up_keeps_the_last_checkpoint_whole(make, tmp_path, kind):
+    """A disk that is really full where one may be mounted; everywhere, one that says so to each write below the folder."""
+    server = make("full")
+    folder = server.folder / "data/finetune"
+    disks = small(server, folder) if kind == "a mounted one" else disk.full(server, disk.library(tmp_path), "/data/finetune/")
+    with disks as (take_room, give_room):
         job_id = begin(server)
-        folder = disk / job_id
-        wait_for(lambda: list(folder.glob("step-*")), 120, "a checkpoint")
-        fill(disk / "filler")
+        checkpoints = folder / job_id
+        wait_for(lambda: list(checkpoints.glob("step-*")), 120, "a checkpoint")
+        take_room()
         wait_for(lambda: "a checkpoint could not be written" in server.log_path.read_text(errors="replace"), 120, "a checkpoint that fails")
         before = job(server, job_id)["step"]
         wait_for(lambda: job(server, job_id)["step"] > before, 120, "the training to go on")
         server.kill()
-        kept = sorted(folder.glob("step-*"))
+        kept = sorted(checkpoints.glob("step-*"))
         assert kept and all(json.loads((one / "state.json").read_text())["step"] == int(one.name[5:]) for one in kept)
-        (disk / "filler").unlink()
+        give_room()
         server.start()
+        assert "No space left on device" in server.log_path.read_text(errors="replace")
         outcome(server, job_id)
-    finally:
-        server.stop()
-        subprocess.run(["umount", "-l", disk], check=False)
 
 
 def fill(path):
@@ -294,12 +312,23 @@ BROKEN = {
     "a comma too many": ("sft", '{"prompt": "a", "completion": "b",}', "line 2"),
     "not a number": ("sft", '{"prompt": "a", "completion": NaN}', "line 2"),
     "not UTF-8": ("sft", b'{"prompt": "\xff\xfe", "completion": "b"}', "line 2"),
+    "a letter in too many bytes": ("sft", b'{"prompt": "\xc0\x80", "completion": "b"}', "line 2"),
+    "half a surrogate in bytes": ("sft", b'{"prompt": "\xed\xa0\x80", "completion": "b"}', "line 2"),
+    "a mark in between": ("sft", "\ufeff" + GOOD, "line 2"),
+    "a CR alone": ("sft", GOOD + "\r" + GOOD, "line 2"),
+    "a tab in a text": ("sft", '{"prompt": "a\tb", "completion": "b"}', "line 2"),
+    "a number without end": ("sft", '{"prompt": "a", "completion": "b", "score": 1e999}', "line 2"),
+    "an empty object": ("sft", "{}", "line 2.prompt"),
+    "another format": ("sft", '{"messages": [{"role": "user", "content": "a"}]}', "line 2.prompt"),
     "UTF-16": ("sft", GOOD.encode("utf-16"), "line 2"),
     "compressed": ("sft", b"\x1f\x8b\x08\x00\x00\x00\x00\x00", "line 2"),
     "a NUL": ("sft", b'{"prompt": "a", "completion": "b"}\x00', "line 2"),
     "a NUL in a text": ("sft", '{"prompt": "a", "completion": "\\u0000"}', "line 2.completion"),
     "half a surrogate": ("sft", '{"prompt": "a", "completion": "\\ud800"}', "line 2"),
     "a key twice": ("sft", '{"prompt": "a", "prompt": "c", "completion": "b"}', "line 2"),
+    "a key twice in a message": ("chat", '{"messages": [{"role": "user", "role": "assistant", "content": "a"}]}', "line 2"),
+    "a message that is a text": ("chat", '{"messages": ["a"]}', "line 2.messages"),
+    "content of parts": ("chat", '{"messages": [{"role": "assistant", "content": [{"type": "text", "text": "a"}]}]}', "line 2.messages"),
     "without a completion": ("sft", '{"prompt": "a"}', "line 2.completion"),
     "an empty completion": ("sft", '{"prompt": "a", "completion": ""}', "line 2.completion"),
     "a blank completion": ("sft", '{"prompt": "a", "completion": " \\n "}', "line 2.completion"),

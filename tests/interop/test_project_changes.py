@@ -222,6 +222,50 @@ def test_what_a_type_checker_says_of_the_file_is_part_of_the_task_and_of_the_evi
         assert proposal["improves"] == bool(fewer), proposal
 
 
+# Answers as cargo-clippy does: a lint of the file, and an error in another one when the number that it uses is no i32 any more.
+CLIPPY = """#!/bin/sh
+said() {
+  echo "{\\"reason\\":\\"compiler-message\\",\\"message\\":{\\"level\\":\\"$1\\",\\"message\\":\\"m\\",\\"code\\":{\\"code\\":\\"$2\\"},\\"children\\":[],"\\
+"\\"spans\\":[{\\"is_primary\\":true,\\"file_name\\":\\"$3\\",\\"line_start\\":2,\\"column_start\\":1}]}}"
+}
+[ -f Cargo.toml ] || exit 1
+if grep -q 'i32' src/lib.rs; then
+  grep -q 'return 1;' src/lib.rs && said warning clippy::needless_return src/lib.rs
+  echo '{"reason":"build-finished","success":true}'
+else
+  said error E0308 src/other.rs
+  exit 101
+fi
+"""
+
+
+def test_what_clippy_says_is_evidence_where_an_operator_allows_it_and_a_rewrite_that_breaks_the_build_improves_nothing(new_server, tmp_path):
+    program = tmp_path / "programs/cargo-clippy"
+    program.parent.mkdir()
+    program.write_text(CLIPPY)
+    program.chmod(0o755)
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    lint = b"mod other;\npub fn f() -> i32 {\n    return 1;\n}\npub use other::g;\n"
+    files = {"Cargo.toml": b'[package]\nname = "a"\nversion = "0.1.0"\nedition = "2021"\nlicense = "MIT"\n', "src/lib.rs": lint,
+             "src/other.rs": b"pub fn g() -> i32 {\n    crate::f()\n}\n"}
+    mended, broken = (lint.decode().replace("return 1;", "1"), lint.decode().replace("return 1;", "1").replace("i32", "u8"))
+    for programs, expected in (("ruff", [(0, 0), (0, 0)]), ("cargo-clippy", [(1, 0), (1, 2)])):
+        server = new_server(programs, PATH=path, RIVERRUN_PROJECT_PROGRAMS=programs).start()
+        project_id = imported(server, folder_of(server, files))["project_id"]
+        report = server.post(f"/projects/{project_id}/analyze", {"review": False}).json
+        clippy = next(one for one in report["tools"] if one["name"] == "clippy")
+        if "the kernel does not confine" in (clippy.get("detail") or ""):
+            pytest.skip("this kernel has no Landlock")
+        assert clippy["status"] == ("ran" if programs == "cargo-clippy" else "skipped"), clippy
+        counts = []
+        for text in (mended, broken):
+            _, proposal = improve(server, project_id, "src/lib.rs", block(text))
+            assert proposal["improves"] == (proposal["findings_after"] < proposal["findings_before"]), proposal
+            counts.append((proposal["findings_before"], proposal["findings_after"]))
+        assert counts == expected, f"{programs}: the error of the other file counts, and the lint that it hides is still there"
+        server.stop()
+
+
 def test_public_names_may_go_that_were_asked_for_and_no_other(server):
     two = b"def f(x):\n    return x\n\n\ndef g(x):\n    return x\n"
     one = "def f(x):\n    return x\n"

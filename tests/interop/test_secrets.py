@@ -12,10 +12,12 @@ import pytest
 
 from server import wait_for
 
-PROVIDERS = ["OPENAI", "ANTHROPIC", "GEMINI", "MISTRAL", "GROQ", "DEEPSEEK", "OPENROUTER", "TOGETHER", "AZURE", "COHERE", "VOYAGE", "JINA", "OLLAMA", "LMSTUDIO", "VLLM", "LLAMACPP"]
+PROVIDERS = ["OPENAI", "ANTHROPIC", "GEMINI", "MISTRAL", "GROQ", "DEEPSEEK", "OPENROUTER", "TOGETHER", "AZURE", "COHERE", "BEDROCK", "VOYAGE", "JINA", "OLLAMA", "LMSTUDIO", "VLLM", "LLAMACPP"]
 # Of a kind each, so that a hit says whose it was.
 KEYS = {f"RIVERRUN_{name}_API_KEY": f"canary-{name.lower()}-{secrets.token_hex(12)}" for name in PROVIDERS}
 KEYS |= {f"RIVERRUN_SOURCE_{name}": f"canary-source-{number}-{secrets.token_hex(12)}" for number, name in enumerate(["PASSWORD", "OTHER", "THIRD"])}
+# What Amazon's own programs have keys in.
+KEYS |= {f"AWS_{name}": f"canary-aws-{number}-{secrets.token_hex(12)}" for number, name in enumerate(["ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN", "BEARER_TOKEN_BEDROCK"])}
 # Nobody listens there: keys do not leave this machine, and every service is down, which is when most is said.
 ADDRESSES = {f"RIVERRUN_{name}_BASE_URL": "http://127.0.0.1:9" for name in PROVIDERS if name != "OLLAMA"}
 # The one that is sent to the tracing service, as the password of its basic authentication.

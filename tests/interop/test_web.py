@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import threading
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +18,7 @@ from urllib.parse import quote
 import pytest
 
 import tiny_model
-from server import Server, wait_for
+from server import ROOT, Server, wait_for
 from stub_model import StubModel
 from test_finetune import BASE, has_base
 from test_poison import produce
@@ -27,22 +28,45 @@ WEB = Path(__file__).resolve().parents[2] / "web"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-headless-shell")
 
 
-def control_of(server):
-    """Lets the walk end and begin the server."""
+class Control:
+    """Lets a walk end and begin its server, until it is closed: a start that is still under way when a try is over would leave a
+    server that nobody stops, beside the one of the next try."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            {"/stop": server.stop, "/kill": server.kill, "/start": server.start}[self.path]()
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.end_headers()
+    def __init__(self, server):
+        self.acts = {"/stop": server.stop, "/kill": server.kill, "/start": server.start}
+        self.closed, self.lock = False, threading.Lock()
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
-        def log_message(self, *_):
-            pass
+    def act(self, path):
+        """The status of the answer."""
+        with self.lock:
+            if self.closed:
+                return 410
+            self.acts[path]()
+            return 200
 
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    return http
+    def close(self):
+        """Waits for what is under way; nothing is begun any more."""
+        with self.lock:
+            self.closed = True
+        self.http.shutdown()
+        self.http.server_close()
+
+    def handler(self):
+        control = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                self.send_response(control.act(self.path))
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        return Handler
 
 
 pytestmark = pytest.mark.skipif(
@@ -116,36 +140,112 @@ def test_a_try_meets_a_model_that_has_heard_nothing(model, number):
     assert [model.reply_to(asked)["content"] for _ in words] == ["first", "second"]
 
 
-def test_a_walk_that_fails_keeps_its_words_with_its_pictures(tmp_path, monkeypatch):
-    failed = subprocess.CompletedProcess([], 1, stdout="ok a\n", stderr="not ok b\n")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(AssertionError, match="not ok b"):
-        walk(tmp_path, "walk.mjs")
-    assert (tmp_path / "walk/failed.txt").read_text() == "ok a\nnot ok b\n"
+# What fails, what goes on for too long, and what goes on although it is asked to end.
+FAILS = "console.log('ok a'); console.error('not ok b'); process.exitCode = 1"
+HANGS = "console.log('ok a'); console.error('not ok b'); setInterval(() => {}, 1000)"
+CLINGS = "process.on('SIGTERM', () => {}); " + HANGS
 
 
-def walk(screenshots, script, *arguments, timeout=280):
+@pytest.mark.parametrize(("script", "ended"), [(FAILS, "ended with 1"), (HANGS, "took longer than 3 s"), (CLINGS, "took longer than 3 s")])
+def test_a_walk_that_fails_or_never_ends_keeps_its_words_with_its_pictures(tmp_path, script, ended):
+    (tmp_path / "some.mjs").write_text(script)
+    with pytest.raises(AssertionError, match="not ok b") as told:
+        walk(tmp_path, tmp_path / "some.mjs", timeout=3, grace=1)
+    kept = (tmp_path / "some/failed.txt").read_text()
+    for words in ("ok a\n", "not ok b\n", ended):
+        assert words in kept and words in str(told.value)
+
+
+def test_a_server_is_not_begun_for_a_try_that_is_over():
+    class Fake:
+        begun = 0
+
+        def start(self):
+            self.begun += 1
+
+        stop = kill = start
+
+    server = Fake()
+    control = Control(server)
+    assert (control.act("/start"), server.begun) == (200, 1)
+    control.close()
+    assert (control.act("/start"), server.begun) == (410, 1)
+
+
+# A walk as those below, without a browser: each try says by what it was served, and fails with its own words.
+TRIES = """
+import json
+from pathlib import Path
+
+def test_tried(new_server, model, tmp_path, screenshots):
+    server = new_server("walked")
+    met = [path.name for path in server.folder.iterdir()]
+    Path(server.folder, "left").write_text("of this try")
+    seen = Path({seen!r})
+    tries = json.loads(seen.read_text()) if seen.exists() else []
+    tries.append({{"met": met, "data": server.env["RIVERRUN_DATA_DIR"], "url": server.url, "model": model.url, "tmp": str(tmp_path), "shots": str(screenshots)}})
+    seen.write_text(json.dumps(tries))
+    assert False, f"failed in try {{len(tries)}}"
+"""
+
+
+def test_a_walk_that_is_run_again_meets_nothing_of_its_first_try_and_both_are_told(tmp_path):
+    seen = tmp_path / "seen.json"
+    (tmp_path / "test_tries.py").write_text(TRIES.format(seen=str(seen)))
+    # The options that `./x interop` runs all tests with.
+    options = next(line.split("set -- ", 1)[1] for line in (ROOT / "x").read_text().splitlines() if "set -- -n 3" in line).split()
+    here = Path(__file__).parent
+    # Any program: nothing of it is run.
+    env = os.environ | {"PYTHONPATH": str(here), "RIVERRUN_BIN": sys.executable, "RIVERRUN_SCREENSHOTS": str(tmp_path / "shots")}
+    env = {name: value for name, value in env.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "conftest", "-p", "test_web", "--rootdir", str(tmp_path),
+         f"--basetemp={tmp_path / 'base'}", *options, str(tmp_path / "test_tries.py")],
+        cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False,
+    )
+    tries = json.loads(seen.read_text()) if seen.exists() else []
+    assert len(tries) == 2, done.stdout + done.stderr
+    assert [one["met"] for one in tries] == [[], []]
+    for what in tries[0]:
+        assert what == "met" or tries[0][what] != tries[1][what], f"both tries have {tries[0][what]}"
+    for number in (1, 2):
+        assert f"failed in try {number}" in done.stdout, done.stdout
+
+
+def run_node(script, arguments, timeout, grace):
+    """Status and words of a script; the status is None where it had to be ended. It is asked first, so that it ends its browser."""
+    with subprocess.Popen(["node", script, *arguments], cwd=WEB, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as node:
+        try:
+            said = node.communicate(timeout=timeout)[0]
+            return node.returncode, said
+        except subprocess.TimeoutExpired:
+            node.terminate()
+        try:
+            return None, node.communicate(timeout=grace)[0]
+        except subprocess.TimeoutExpired:
+            node.kill()
+        return None, node.communicate()[0]
+
+
+def walk(screenshots, script, *arguments, timeout=280, grace=10):
     """Runs a walk of web/e2e; `SHOTS` among the arguments stands for the folder of its screenshots."""
     shots = screenshots / Path(script).stem
-    done = subprocess.run(
-        ["node", f"e2e/{script}", *(str(shots) if one == "SHOTS" else one for one in arguments)],
-        cwd=WEB, capture_output=True, text=True, timeout=timeout, check=False,
-    )
-    said = done.stdout + done.stderr
-    if done.returncode or "not ok" in said:
-        # The summary of a test that is run again has the words of its last try alone.
-        shots.mkdir(parents=True, exist_ok=True)
-        (shots / "failed.txt").write_text(said)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\nscreenshots in {shots}"
-    assert "not ok" not in said
+    status, said = run_node(WEB / "e2e" / script, [str(shots) if one == "SHOTS" else one for one in arguments], timeout, grace)
+    if status == 0 and "not ok" not in said:
+        return
+    said += f"the walk took longer than {timeout} s\n" if status is None else f"the walk ended with {status}\n"
+    # Of a walk that is run again as well: its next try has a folder of its own.
+    shots.mkdir(parents=True, exist_ok=True)
+    (shots / "failed.txt").write_text(said)
+    raise AssertionError(f"{said}screenshots in {shots}")
 
 
 def walk_with_control(screenshots, server, script, *arguments, timeout=280):
-    control = control_of(server)
+    control = Control(server)
     try:
-        walk(screenshots, script, server.url, f"http://127.0.0.1:{control.server_address[1]}", "SHOTS", *arguments, timeout=timeout)
+        walk(screenshots, script, server.url, control.url, "SHOTS", *arguments, timeout=timeout)
     finally:
-        control.shutdown()
+        control.close()
 
 
 def test_a_user_walks_through_the_pages(new_server, screenshots):
@@ -191,6 +291,23 @@ def test_a_real_model_of_this_machine_runs_a_canvas(tmp_path, screenshots):
         if not has_base(server):
             pytest.skip(f"{BASE} is not on this machine; ./x models puts it there")
         walk(screenshots, "local.mjs", server.url, "SHOTS", timeout=900)
+    finally:
+        server.stop()
+
+
+CHAT, HANDBOOK = "qwen2.5-coder-0.5b-instruct", ROOT / "examples/handbook"
+
+
+def test_what_a_real_model_writes_grows_on_its_node_and_opens_its_source(tmp_path, screenshots):
+    # Without chance: on one machine it writes the same each time.
+    settings = {"RIVERRUN_DEFAULT_CHAT_MODEL": CHAT, "RIVERRUN_AGENT_TEMPERATURE": "0", "RIVERRUN_INGEST_ROOTS": str(HANDBOOK)}
+    server = Server(tmp_path / "streamed", settings).start()
+    try:
+        if not has_base(server, CHAT):
+            pytest.skip(f"{CHAT} is not on this machine; ./x models puts it there")
+        ingested = server.ingest(HANDBOOK, "handbook")
+        assert ingested["status"] == "done", ingested
+        walk(screenshots, "streamed.mjs", server.url, "SHOTS", str(HANDBOOK), timeout=1800)
     finally:
         server.stop()
 

@@ -2,8 +2,9 @@
 //! the same first adapter and the same tokens.
 //!
 //! `peer <base folder> <dataset.jsonl> <sft|dpo> <plan.json> <out folder>` writes `adapter_model.safetensors` and
-//! `adapter_config.json` of the first adapter, `steps.jsonl` (tokens of each step) and `estimate.json` there, and prints a JSON line a
-//! step. At the end `trained/` has the trained adapter, and `said.json` what it says of the sequences of the first step.
+//! `adapter_config.json` of the first adapter, `steps.jsonl` (tokens of each step) there, and prints a JSON line a step. At the
+//! end `trained/` has the trained adapter, `said.json` what it says of the sequences of the first step, `merged.gguf` the model with it,
+//! where one can be made, and `peaks.json` the peaks of memory in bytes: as estimated, up to the last step, and with the export.
 
 use std::error::Error;
 use std::io::Write;
@@ -13,7 +14,9 @@ use std::time::Instant;
 
 use riverrun_training::dataset::{Format, read};
 use riverrun_training::estimate::{self, Load};
-use riverrun_training::export::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftFiles, Said, initial_files, peft_files};
+use riverrun_training::export::{
+    ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftFiles, Said, initial_files, peft_files, write_merged,
+};
 use riverrun_training::{BaseModel, Examples, Plan, Sets, StepReport, Watch, train};
 use serde_json::json;
 
@@ -57,19 +60,32 @@ fn main() -> Result<(), Box<dyn Error>> {
         held_out: sets.held_out.len() as u64,
         mean_tokens: 1.0, // tells time, which is measured here
         longest: sets.longest() as u64,
+        widths: sets.widths(),
     };
     // As the training sees it: the base is in memory already.
     let measures = riverrun_training::base::measure(&folder)?;
-    let estimate = estimate::estimate(&measures, &plan, load, 1.0, estimate::available_bytes());
-    std::fs::write(out.join("estimate.json"), serde_json::to_vec(&estimate)?)?;
+    let estimated = estimate::peaks(&measures, &plan, &load, estimate::available_bytes());
     let trained = train(&plan, base, &sets, &dataset.sha256(), &out.join("checkpoints"), &mut Told(began))?;
-    let folder = out.join("trained");
-    write(&folder, peft_files(&trained, &base_name, &folder)?)?;
+    let tuned = out.join("trained");
+    write(&tuned, peft_files(&trained, &base_name, &tuned)?)?;
     let sequences = sets.of_step(&plan, 1);
     let said = Said::of(&trained, &Examples::Sequences(sequences.clone()))?;
     let said = json!({ "sequences": sequences, "log_probabilities": said.log_probabilities() });
     std::fs::write(out.join("said.json"), said.to_string())?;
+    let steps = peak_bytes()?;
+    // The other side makes no merged model: what follows is in the peak of the process, and in no comparison.
+    write_merged(&trained, &folder, &out.join("merged.gguf"))?;
+    let peaks = json!({ "estimated": estimated, "steps": steps, "export": peak_bytes()? });
+    std::fs::write(out.join("peaks.json"), peaks.to_string())?;
     Ok(())
+}
+
+/// The most memory that this process has had, as the kernel counts it; `None` where no one says.
+fn peak_bytes() -> Result<Option<u64>, Box<dyn Error>> {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return Ok(None) };
+    let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else { return Ok(None) };
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(Some(kib * 1024))
 }
 
 fn write(folder: &Path, files: PeftFiles) -> std::io::Result<()> {

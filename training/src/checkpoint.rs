@@ -1,14 +1,20 @@
 //! Checkpoints: everything that a training has come to, in a folder of its own. A folder is there wholly or not at all: it is
 //! written beside, synced, and renamed.
 
-use std::collections::HashMap;
-use std::fs::{self, File};
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use candle_core::{Device, Tensor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::error::TrainingError;
+
+mod disk;
+mod tensors;
+
+use disk::{Disk, System};
 
 const PREFIX: &str = "step-";
 const TENSORS: &str = "state.safetensors";
@@ -97,54 +103,65 @@ fn name(step: u64) -> String {
 
 /// Writes a checkpoint and removes those that are older than the one before it.
 pub(crate) fn write(folder: &Path, state: &State, lists: &Lists) -> Result<PathBuf, TrainingError> {
-    fs::create_dir_all(folder).map_err(TrainingError::io("creating", folder))?;
+    write_on(&System, folder, state, lists)
+}
+
+fn write_on(disk: &impl Disk, folder: &Path, state: &State, lists: &Lists) -> Result<PathBuf, TrainingError> {
+    disk.create_folder(folder).map_err(TrainingError::io("creating", folder))?;
     let path = folder.join(name(state.step));
     let beside = folder.join(format!(".{}", name(state.step)));
-    match write_into(&beside, state, lists).and_then(|()| publish(folder, &beside, &path)) {
+    match write_into(disk, &beside, state, lists).and_then(|()| publish(disk, folder, &beside, &path)) {
         Ok(()) => {
             remove_old(folder);
             Ok(path)
         }
         Err(error) => {
-            let _ = fs::remove_dir_all(&beside); // what is left of it is taken away at the next write
+            let _ = disk.remove(&beside); // what is left of it is taken away at the next write
             Err(error)
         }
     }
 }
 
-fn write_into(beside: &Path, state: &State, lists: &Lists) -> Result<(), TrainingError> {
+fn write_into(disk: &impl Disk, beside: &Path, state: &State, lists: &Lists) -> Result<(), TrainingError> {
     if beside.exists() {
-        fs::remove_dir_all(beside).map_err(TrainingError::io("removing", beside))?;
+        disk.remove(beside).map_err(TrainingError::io("removing", beside))?;
     }
-    fs::create_dir_all(beside).map_err(TrainingError::io("creating", beside))?;
-    let tensors: HashMap<String, Tensor> = lists
+    disk.create_folder(beside).map_err(TrainingError::io("creating", beside))?;
+    let all: BTreeMap<String, Tensor> = lists
         .iter()
         .flat_map(|(purpose, list)| {
             list.iter().enumerate().map(move |(at, tensor)| (format!("{purpose}.{at}"), tensor.clone()))
         })
         .collect();
-    let path = beside.join(TENSORS);
-    let saved = candle_core::safetensors::save(&tensors, &path);
-    saved.map_err(|error| TrainingError::io("writing", &path)(std::io::Error::other(error.to_string())))?;
-    sync(&path)?;
-    let path = beside.join(STATE);
+    put(disk, &beside.join(TENSORS), |out| tensors::write(out, &all))?;
     let json = serde_json::to_vec_pretty(state).map_err(|error| TrainingError::Compute(error.to_string()))?;
-    fs::write(&path, json).map_err(TrainingError::io("writing", &path))?;
-    sync(&path)?;
-    sync(beside)
+    put(disk, &beside.join(STATE), |out| out.write_all(&json))?;
+    disk.sync(beside).map_err(TrainingError::io("syncing", beside))
 }
 
-fn publish(folder: &Path, beside: &Path, path: &Path) -> Result<(), TrainingError> {
+/// Writes a file that is there for good when this returns.
+fn put(
+    disk: &impl Disk,
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), TrainingError> {
+    let mut out = BufWriter::new(disk.create(path).map_err(TrainingError::io("creating", path))?);
+    write(&mut out).and_then(|()| out.flush()).map_err(TrainingError::io("writing", path))?;
+    drop(out);
+    disk.sync(path).map_err(TrainingError::io("syncing", path))
+}
+
+fn publish(disk: &impl Disk, folder: &Path, beside: &Path, path: &Path) -> Result<(), TrainingError> {
     if path.exists() {
-        fs::remove_dir_all(path).map_err(TrainingError::io("removing", path))?;
+        disk.remove(path).map_err(TrainingError::io("removing", path))?;
     }
-    fs::rename(beside, path).map_err(TrainingError::io("renaming", beside))?;
-    sync(folder)
+    disk.rename(beside, path).map_err(TrainingError::io("renaming", beside))?;
+    disk.sync(folder).map_err(TrainingError::io("syncing", folder))
 }
 
 /// Makes a file, or the names in a folder, survive a power failure.
 pub(crate) fn sync(path: &Path) -> Result<(), TrainingError> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(TrainingError::io("syncing", path))
+    System.sync(path).map_err(TrainingError::io("syncing", path))
 }
 
 /// Steps of the checkpoints of a folder, the newest first.
@@ -220,6 +237,7 @@ const PURPOSES: [&str; 5] = [ADAPTER, FIRST, SECOND, BEST, REWARD];
 
 #[cfg(test)]
 mod tests {
+    use super::disk::full::FullDisk;
     use super::*;
 
     #[test]
@@ -259,6 +277,48 @@ mod tests {
         assert_eq!(tensors[ADAPTER].len(), 2);
         assert_eq!(tensors[FIRST][0].to_vec1::<f32>().unwrap(), [15.0, 1.0 / 3.0]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    /// Bytes of a checkpoint's files.
+    fn size(path: &Path) -> usize {
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len() as usize).sum()
+    }
+
+    #[test]
+    fn given_a_disk_that_is_full_after_any_number_of_bytes_then_the_checkpoint_before_stays_whole_and_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let needed = size(&write(folder.path(), &state(5), &lists(5.0)).unwrap());
+        for room in 0..needed {
+            let error = write_on(&FullDisk::of(room), folder.path(), &state(10), &lists(10.0)).unwrap_err();
+            assert!(error.retryable() && error.code() == "training_io_failed", "{room} bytes: {error}");
+            assert!(error.to_string().starts_with("writing ") && error.hint().unwrap().contains("room"), "{error}");
+            let (found, tensors) = newest(folder.path(), "f").unwrap().unwrap();
+            assert_eq!(found, state(5), "{room} bytes");
+            assert_eq!(tensors[FIRST][0].to_vec1::<f32>().unwrap(), [5.0, 1.0 / 3.0]);
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{room} bytes: what was begun takes no room");
+        }
+        // One more digit in the number of the step.
+        write_on(&FullDisk::of(needed + 1), folder.path(), &state(10), &lists(10.0)).unwrap();
+        assert_eq!(newest(folder.path(), "f").unwrap().unwrap().0, state(10));
+    }
+
+    #[test]
+    fn given_any_call_that_finds_no_room_then_a_whole_checkpoint_is_the_newest_and_the_next_one_is_written() {
+        let whole = FullDisk::failing(usize::MAX);
+        write_on(&whole, tempfile::tempdir().unwrap().path(), &state(5), &lists(5.0)).unwrap();
+        assert!(whole.calls() > 8, "folder, files, their bytes, and names");
+        for call in 0..whole.calls() {
+            let folder = tempfile::tempdir().unwrap();
+            write(folder.path(), &state(5), &lists(5.0)).unwrap();
+            let failing = FullDisk::failing(call);
+            let error = write_on(&failing, folder.path(), &state(10), &lists(10.0)).unwrap_err();
+            assert!(error.retryable(), "call {call}: {error}");
+            let (found, tensors) = newest(folder.path(), "f").unwrap().unwrap();
+            assert!(found == state(5) || found == state(10), "call {call}: {found:?}");
+            assert_eq!(tensors[FIRST][0].to_vec1::<f32>().unwrap(), [found.step as f32, 1.0 / 3.0], "call {call}");
+            write(folder.path(), &state(15), &lists(15.0)).unwrap();
+            assert_eq!(newest(folder.path(), "f").unwrap().unwrap().0, state(15), "call {call}");
+        }
     }
 
     #[test]

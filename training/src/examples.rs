@@ -4,7 +4,7 @@ use crate::dataset::{Dataset, DatasetError, Example, MAX_TOLD, Remark, Split};
 use crate::error::TrainingError;
 use crate::plan::Plan;
 use crate::rng::Rng;
-use crate::text::{Encoded, EncodedPair, TextCodec};
+use crate::text::{CountedWidths, Encoded, EncodedPair, TextCodec, Widths};
 
 const PURPOSE: u64 = 4;
 
@@ -38,6 +38,13 @@ impl Examples {
         };
         longest.unwrap_or_default()
     }
+
+    fn count(&self, widths: &mut CountedWidths) {
+        match self {
+            Examples::Sequences(all) => all.iter().for_each(|one| widths.add(&[one])),
+            Examples::Pairs(all) => all.iter().for_each(|pair| widths.add(&[&pair.chosen, &pair.rejected])),
+        }
+    }
 }
 
 /// What is trained on and what is measured on.
@@ -70,9 +77,15 @@ impl Sets {
     pub fn longest(&self) -> usize {
         self.train.longest().max(self.held_out.longest())
     }
-}
 
-impl Sets {
+    /// What examples take of a pass; `None` without any.
+    pub fn widths(&self) -> Option<Widths> {
+        let mut counted = CountedWidths::default();
+        self.train.count(&mut counted);
+        self.held_out.count(&mut counted);
+        counted.widths()
+    }
+
     /// What the passes of a step are made of; steps count from 1. Of a preference, the better answer comes first.
     pub fn of_step(&self, plan: &Plan, step: u64) -> Vec<Encoded> {
         let places = Order::new(plan.seed, self.train.len()).of_step(step, plan.examples_per_step());

@@ -41,6 +41,30 @@ await step("a file goes into a collection", async () => {
 	await upload({ "winch.md": PAGE });
 });
 
+await step("files that are sent later show how far they are, too", async () => {
+	await page.getByLabel("collection", { exact: true }).fill("later");
+	await upload({ "first.md": "# First\n\nThe first page.\n", "second.md": "# Second\n\nThe second page.\n" });
+});
+
+await step(
+	"a namespace that is looked at and left as it is changes nothing, and another one counts with Enter",
+	async () => {
+		await page.getByRole("button", { name: /^club/ }).click();
+		await page.getByLabel("query").fill("winch");
+		const namespace = page.getByLabel("namespace", { exact: true });
+		await namespace.focus();
+		await namespace.blur();
+		assert.equal(await page.getByLabel("query").inputValue(), "winch");
+		await namespace.fill("nobody-s");
+		await namespace.press("Enter");
+		await page.getByText("No collections in nobody-s.").waitFor();
+		await namespace.fill("");
+		await namespace.press("Enter");
+		await page.getByRole("button", { name: /^club/ }).waitFor();
+		assert.equal(await namespace.inputValue(), "default");
+	},
+);
+
 await step("a supervisor routes, and its node says to whom", async () => {
 	await page.goto(base);
 	await page.locator(".react-flow__pane").waitFor();

@@ -97,6 +97,50 @@ await step("a file is improved, its changes are shown, applied to the copy and t
 	assert.deepEqual(await copyOf(file), before);
 });
 
+await step(
+	"a public name goes only where it is named, and a name that the file does not offer is refused",
+	async () => {
+		const form = page.getByRole("form", { name: "improve a file" });
+		const names = form.getByLabel(/public names that the rewrite may take out/);
+		await form.getByText(/names that may go/).click();
+		await names.fill("deep, nowhere");
+		await form.getByLabel("rewrites to choose from").selectOption("2");
+		await form.getByLabel(/own tests/).fill("python3 -c 'pass");
+		await form.getByRole("button", { name: "Propose" }).click();
+		await page
+			.getByRole("alert")
+			.getByText(/quotation mark/)
+			.waitFor();
+		await form.getByLabel(/own tests/).fill("");
+		await form.getByRole("button", { name: "Propose" }).click();
+		await page
+			.getByRole("alert")
+			.getByText(/nowhere/)
+			.waitFor();
+		await accessibleEverywhere("a name that is refused");
+		await shot("refused-name");
+
+		const without = "```python\nimport os\n\nprint(os.name)\n```\n";
+		await names.fill("deep");
+		await form.getByLabel(/what to do/).fill(says(without).replace("web-improve", "web-may-remove"));
+		const asked = page.waitForRequest((request) => request.method() === "POST" && request.url().includes("/improve"));
+		await form.getByRole("button", { name: "Propose" }).click();
+		const { may_remove, candidates, tests } = (await asked).postDataJSON();
+		assert.deepEqual([may_remove, candidates, tests], [["deep"], 2, undefined]);
+		const changes = page.getByRole("region", { name: "changes" });
+		await changes.getByRole("cell", { name: /^removed .*def deep\(a\)/ }).waitFor();
+		await page.getByText("proposed", { exact: true }).first().waitFor();
+		await counted(page.getByRole("alert"), 0);
+		await shot("name-taken-out");
+
+		// What is not named stays: the same answer is no rewrite then.
+		await names.fill("");
+		await form.getByLabel(/what to do/).fill(says(without).replace("web-improve", "web-keep"));
+		await form.getByRole("button", { name: "Propose" }).click();
+		await page.getByText("the rewrite loses public names: deep").waitFor();
+	},
+);
+
 await step("linters that an analysis may use are listed with what is there", async () => {
 	await page.goto(`${base}/ui/projects/`);
 	const linters = page.getByRole("region", { name: "Linters" });
@@ -132,5 +176,11 @@ await step("another namespace has projects of its own", async () => {
 	);
 });
 
-await step("nothing went wrong unseen", () => assert.deepEqual(complaints, []));
+// A name that the file does not offer is refused by the server, which the browser tells, too.
+await step("nothing went wrong unseen", () =>
+	assert.deepEqual(
+		complaints.filter((text) => !/4\d\d .*\/projects\/[^/]+\/improve/.test(text)),
+		[],
+	),
+);
 await browser.close();

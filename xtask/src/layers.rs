@@ -24,6 +24,7 @@ const KEEPERS: &[(&str, &[&str], &str)] = &[
     ("redis", &["stores"], "use the Cache trait"),
     ("llama-cpp-2", &["models"], "use the Provider trait"),
     ("candle-core", &["models", "training"], "use the Provider trait, or training for what learns"),
+    ("aws-sigv4", &["models"], "use the Provider trait"),
     ("axum", &["api", "cli"], "only the API and the program that serves it speak HTTP"),
     ("utoipa", &["stores", "api"], "what clients see is described in the read models and in api/src/wire"),
     ("clap", &["cli", "xtask"], "only programs read arguments"),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::acting;
 use super::drafting::{self, Drafts, Gathering};
-use super::{Action, AgentType, ModelMode, Reply, StepDraft, grounding};
+use super::{Action, AgentType, Entered, ModelMode, Reply, StepDraft, grounding};
 use crate::manifest::{Cue, Manifest};
 use crate::prompt::{self, Writing};
 use crate::state::RunState;
@@ -42,6 +42,7 @@ static MANIFEST: Manifest = Manifest {
         "Review this text and rewrite what is unclear.",
         "Summarise the safety rules for a notice board.",
     ],
+    precedence: 3,
     cues: &[
         Cue::Words("write"),
         Cue::Words("draft"),
@@ -60,7 +61,9 @@ static MANIFEST: Manifest = Manifest {
     ],
 };
 
-pub(super) struct Critic;
+struct Critic;
+
+inventory::submit!(Entered(&Critic));
 
 /// What was found about one criterion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! Decisions: one pure function an agent type, one line here to add it.
+//! Decisions: one pure function an agent type. Its file enters it with [`inventory::submit!`], and `mod` below is the one line to add it.
 //!
 //! [`next`] is the whole of a run's logic: rules that every agent type shares (cancelled, budgets, a tool call that waits
 //! for its result, an answer that ends the run) and then the agent type's own `decide`. The worker performs what it
@@ -16,6 +16,8 @@ mod react;
 mod reflexion;
 #[cfg(test)]
 mod testkit;
+
+use std::sync::LazyLock;
 
 use riverrun_models::Message;
 use riverrun_schemas::Failure;
@@ -54,10 +56,19 @@ pub trait AgentType: Send + Sync {
     }
 }
 
-/// Every agent type.
-static AGENTS: &[&dyn AgentType] = &[&react::React, &plan_execute::PlanExecute, &reflexion::Reflexion, &critic::Critic];
+/// An agent type as its file enters it.
+struct Entered(&'static dyn AgentType);
 
-/// The manifests of all agent types.
+inventory::collect!(Entered);
+
+/// Every agent type, by precedence: the linker may have them in any order.
+static AGENTS: LazyLock<Vec<&'static dyn AgentType>> = LazyLock::new(|| {
+    let mut agents: Vec<_> = inventory::iter::<Entered>().map(|entered| entered.0).collect();
+    agents.sort_by_key(|agent| (agent.manifest().precedence, agent.manifest().name));
+    agents
+});
+
+/// The manifests of all agent types, the general one first.
 pub fn catalog() -> Vec<&'static Manifest> {
     AGENTS.iter().map(|agent| agent.manifest()).collect()
 }

@@ -13,7 +13,7 @@ use riverrun_schemas::agent::StepKind;
 use self::plan::{MAX_PLANS, MAX_TRIES, Plan, Progress};
 use super::acting::{self, Acted, Exit};
 use super::marks::Mark;
-use super::{Action, AgentType, ModelMode, Reply, StepDraft, grounding};
+use super::{Action, AgentType, Entered, ModelMode, Reply, StepDraft, grounding};
 use crate::manifest::{Cue, Manifest};
 use crate::state::RunState;
 use crate::tools::ToolManifest;
@@ -41,6 +41,7 @@ static MANIFEST: Manifest = Manifest {
         "Step by step, work out the cost of a flight of two hours with its launch.",
         "Collect all the limits for wind and make a table of them.",
     ],
+    precedence: 1,
     cues: &[
         Cue::Sequence,
         Cue::Words("step by step"),
@@ -55,7 +56,9 @@ static MANIFEST: Manifest = Manifest {
     ],
 };
 
-pub(super) struct PlanExecute;
+struct PlanExecute;
+
+inventory::submit!(Entered(&PlanExecute));
 
 impl AgentType for PlanExecute {
     fn manifest(&self) -> &'static Manifest {

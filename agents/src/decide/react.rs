@@ -8,7 +8,7 @@
 use riverrun_schemas::agent::StepKind;
 
 use super::acting::{self, ANSWER, Acted};
-use super::{Action, AgentType, ModelCall, ModelMode, Reply, StepDraft, grounding};
+use super::{Action, AgentType, Entered, ModelCall, ModelMode, Reply, StepDraft, grounding};
 use crate::manifest::{Cue, Manifest};
 use crate::prompt::{self, Talk};
 use crate::state::RunState;
@@ -26,6 +26,7 @@ static MANIFEST: Manifest = Manifest {
         "Who is the safety officer and how do I reach her?",
         "Look up the opening hours in the documents.",
     ],
+    precedence: 0,
     cues: &[
         Cue::Arithmetic,
         Cue::Words("calculate"),
@@ -42,7 +43,9 @@ static MANIFEST: Manifest = Manifest {
     ],
 };
 
-pub(super) struct React;
+struct React;
+
+inventory::submit!(Entered(&React));
 
 impl AgentType for React {
     fn manifest(&self) -> &'static Manifest {

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::acting;
 use super::drafting::{self, Drafts, Gathering};
 use super::marks::Mark;
-use super::{Action, AgentType, ModelCall, ModelMode, Reply, StepDraft, grounding};
+use super::{Action, AgentType, Entered, ModelCall, ModelMode, Reply, StepDraft, grounding};
 use crate::manifest::{Cue, Manifest};
 use crate::prompt::{self, Writing};
 use crate::state::RunState;
@@ -41,6 +41,7 @@ static MANIFEST: Manifest = Manifest {
         "Why does this give the wrong result? Verify your explanation.",
         "Double-check whether both conditions hold.",
     ],
+    precedence: 2,
     cues: &[
         Cue::Words("puzzle"),
         Cue::Words("riddle"),
@@ -56,7 +57,9 @@ static MANIFEST: Manifest = Manifest {
     ],
 };
 
-pub(super) struct Reflexion;
+struct Reflexion;
+
+inventory::submit!(Entered(&Reflexion));
 
 /// A verdict as its step records it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,6 +8,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use riverrun_log::admin::PartitionLag;
 use riverrun_log::broker::FiguresHandle;
+use riverrun_schemas::now_ms;
+use riverrun_stores::read_models::Timestamp;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -37,10 +39,12 @@ async fn health(State(state): State<AppState>) -> Result<Response, ApiError> {
 }
 
 async fn look(state: &AppState) -> Result<Bytes, ApiError> {
+    let measured_at = Timestamp(now_ms());
     let (services, lag) = tokio::join!(services::all(state), state.lag_by_group());
     let view = HealthView {
         status: HealthStatus::of(&services),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        measured_at,
         services,
         lag: lag.unwrap_or_default(), // a broker that does not answer shows as a service that is down
     };

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use riverrun_stores::read_models::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -10,9 +11,12 @@ pub struct HealthView {
     pub status: HealthStatus,
     /// The program's version.
     pub version: String,
+    /// When it was looked at all this; whoever waits for a lag of zero goes by an answer that is newer than what it waits for.
+    #[schema(value_type = String, format = DateTime)]
+    pub measured_at: Timestamp,
     /// Everything that the program leans on.
     pub services: Vec<ServiceView>,
-    /// Records that each worker has still to handle.
+    /// Records that each worker had still to handle.
     pub lag: BTreeMap<String, i64>,
 }
 

@@ -37,11 +37,11 @@ pub struct SurfaceView {
 pub struct ImporterView {
     /// Its path.
     pub file: String,
-    /// In order, each once.
+    /// In order, each once; of Go the folders of packages, with `/` at their ends.
     pub imports: Vec<String>,
 }
 
-/// Which files of a project import which when they are loaded: of Python, JavaScript and TypeScript.
+/// Which files of a project import which: of Python, JavaScript and TypeScript when they are loaded, of Rust and Go at all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ImportsView {
     /// How many.

@@ -66,6 +66,69 @@ fn given_a_client_that_insists_on_a_call_when_it_asks_then_the_answer_is_that_ca
     });
 }
 
+/// The bodies that Open WebUI 0.12.4 sends by itself, as a server saw them, with fewer tools and shorter texts: its page's chat, the same
+/// behind a call of one of its tools, a chat of its API, and what it has titles, tags and an emoji written by.
+fn bodies_of_open_webui(model: &str) -> Vec<Value> {
+    let user = json!([{ "role": "user", "content": "hello there" }]);
+    let number = json!({ "default": 0, "description": "days to go back", "type": "integer" });
+    let questions = json!({ "description": "1 to 3", "type": "array", "items": { "additionalProperties": true, "type": "object" } });
+    let tool = |name: &str, parameters: Value| json!({ "type": "function", "function": { "name": name, "description": "does so", "parameters": parameters } });
+    let tools = json!([
+        tool("get_current_timestamp", json!({ "properties": {}, "type": "object" })),
+        tool("calculate_timestamp", json!({ "properties": { "days_ago": number }, "type": "object" })),
+        tool(
+            "ask_user",
+            json!({ "properties": { "questions": questions }, "required": ["questions"], "type": "object" })
+        ),
+    ]);
+    let function = json!({ "name": "get_current_timestamp", "arguments": "{}" });
+    let called = json!([
+        { "role": "user", "content": "what time is it" },
+        { "role": "assistant", "content": "let me look", "tool_calls": [{ "id": "call_1", "type": "function", "function": function }] },
+        { "role": "tool", "tool_call_id": "call_1", "content": "{\"current_timestamp\":1795993948}" },
+    ]);
+    let task =
+        json!([{ "role": "user", "content": "### Task:\nGenerate a concise title summarizing the chat history." }]);
+    vec![
+        json!({ "stream": true, "model": model, "messages": user, "tools": tools }),
+        json!({ "stream": true, "model": model, "messages": user, "stream_options": { "include_usage": true }, "tools": tools }),
+        json!({ "stream": true, "model": model, "messages": called, "tools": tools }),
+        json!({ "model": model, "messages": user, "stream": false }),
+        json!({ "model": model, "messages": task, "stream": false }),
+        json!({ "model": model, "messages": task, "stream": false, "max_tokens": 1000 }),
+        json!({ "model": model, "messages": task, "stream": false, "max_tokens": 4 }),
+    ]
+}
+
+#[test]
+fn given_the_bodies_that_open_webui_sends_when_models_and_agents_get_them_then_both_answer() {
+    test(async |api| {
+        for model in ["default", "agent/react"] {
+            let of_agent = model.starts_with("agent/");
+            for body in bodies_of_open_webui(model) {
+                let offered = body["tools"].as_array().map_or(0, Vec::len);
+                let reply = complete(api, body.clone()).await;
+                assert_eq!(reply.status, 200, "{body}: {}", reply.body);
+                let (text, told) = if body["stream"] == true {
+                    let chunks = chunks(&reply);
+                    assert!(chunks.iter().all(|chunk| chunk.get("error").is_none()), "{body}: {chunks:?}");
+                    (joined(&chunks, "content"), chunks[0]["unused_tools"].clone())
+                } else {
+                    let text = reply.body["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned();
+                    (text, reply.body["unused_tools"].clone())
+                };
+                assert!(!text.is_empty(), "{body}: {}", reply.body);
+                let wanted = if of_agent && offered > 0 { json!(offered) } else { Value::Null };
+                assert_eq!(told, wanted, "an agent says that it has tools of its own: {body}");
+            }
+        }
+        let vectors = json!({ "model": "default", "input": ["Rivers run to the sea."] });
+        let reply = api.post("/v1/embeddings", vectors).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        assert!(reply.body["data"][0]["embedding"].is_array(), "{}", reply.body);
+    });
+}
+
 #[test]
 fn given_a_text_that_is_cut_when_it_is_embedded_then_the_list_says_so_and_no_other_does() {
     test(async |api| {

@@ -125,3 +125,15 @@ fn given_the_folder_of_another_program_when_the_environment_is_read_then_it_is_t
     assert_eq!(settings.models.hub_cache_dir.as_deref(), Some(Path::new("/srv/hub/hub")));
     assert!(settings.shown.is_empty());
 }
+
+#[test]
+fn given_what_the_programs_of_aws_read_when_the_environment_is_read_then_it_is_for_bedrock_and_shown_nowhere() {
+    let names =
+        ["AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK"];
+    let pairs = names.map(|name| (name, if name == "AWS_REGION" { "eu-central-1" } else { "canary" }));
+    assert!(names.iter().all(|name| is_ours(name)) && is_ours("AWS_DEFAULT_REGION") && !is_ours("AWS_PROFILE"));
+    let settings = read(&pairs).unwrap();
+    assert_eq!(settings.models.aws.region.as_deref(), Some("eu-central-1"));
+    assert!(settings.models.aws.credentials.is_some() && settings.models.keys.contains_key("bedrock"));
+    assert!(settings.shown.is_empty() && !format!("{:?}", settings.models).contains("canary"));
+}

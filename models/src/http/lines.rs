@@ -9,9 +9,9 @@ use super::Server;
 use crate::error::ModelError;
 
 /// A line longer than this is refused.
-const MAX_LINE_BYTES: usize = 4 << 20;
+pub(super) const MAX_LINE_BYTES: usize = 4 << 20;
 /// A stream longer than this is refused: a server that streams for ever must not fill the memory.
-const MAX_STREAM_BYTES: usize = 64 << 20;
+pub(super) const MAX_STREAM_BYTES: usize = 64 << 20;
 
 /// Collects blocks and hands out complete lines without their ends (`\n` or `\r\n`).
 #[derive(Debug, Default)]
@@ -103,6 +103,28 @@ pub(crate) async fn for_each_line(
     match splitter.finish() {
         Some(line) => Ok(each(&line)?.is_break()),
         None => Ok(false),
+    }
+}
+
+/// The same with every server-sent event. Where a stream is asked for, some servers answer with one object all the same, most often an
+/// error: it counts as an event.
+pub(crate) async fn for_each_event(
+    server: &Server,
+    response: Response,
+    mut each: impl FnMut(&[u8]) -> Result<ControlFlow<()>, ModelError>,
+) -> Result<bool, ModelError> {
+    let mut events = SseParser::default();
+    let ended = for_each_line(server, response, |line| {
+        let event = if line.starts_with(b"{") { Some(line.to_vec()) } else { events.push(line) };
+        match event.filter(|event| !event.is_empty()) {
+            Some(event) => each(&event),
+            None => Ok(ControlFlow::Continue(())),
+        }
+    })
+    .await?;
+    match events.finish().filter(|event| !ended && !event.is_empty()) {
+        Some(event) => Ok(each(&event)?.is_break()),
+        None => Ok(ended),
     }
 }
 

@@ -1,14 +1,16 @@
 //! What the providers behind HTTP share: one client, retries, limits, errors.
 
 pub(crate) mod client;
+pub(crate) mod frames;
 pub(crate) mod lines;
 pub(crate) mod refusal;
+pub(crate) mod sigv4;
 
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 
@@ -17,6 +19,7 @@ use crate::secret::Secret;
 use crate::settings::Access;
 use client::LazyClient;
 use refusal::{is_bad_key, is_missing_model, is_out_of_quota, message_of, overflow_of, retry_delay_of};
+use sigv4::{Signed, Signer};
 
 /// An answer that is read at once may have this many bytes: 4,096 vectors of 1,024 numbers in JSON fit.
 const MAX_BODY_BYTES: usize = 128 << 20;
@@ -28,6 +31,9 @@ const RETRIES: u32 = 2;
 pub(crate) const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);
 /// "Overloaded", which is in no standard.
 const OVERLOADED: u16 = 529;
+/// What one service answers when the model behind it fails.
+const FAILED_DEPENDENCY: u16 = 424;
+const JSON: &str = "application/json";
 
 /// How a server wants its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +51,8 @@ pub(crate) struct Server {
     /// Without a trailing slash.
     pub(crate) address: String,
     pub(crate) key: Option<Secret>,
+    /// Signs requests where there is no key.
+    pub(crate) signer: Option<Signer>,
     /// What requests carry beside it.
     pub(crate) access: Access,
     pub(crate) auth: Auth,
@@ -80,25 +88,39 @@ impl Call {
 
 impl Server {
     fn request(&self, call: &Call) -> Result<RequestBuilder, ModelError> {
-        let mut request = self.client.get()?.request(call.method.clone(), format!("{}{}", self.address, call.path));
+        let url = format!("{}{}", self.address, call.path);
+        let body = call.body.as_ref().map(serde_json::to_vec).transpose().map_err(ModelError::internal)?;
+        let mut request = self.client.get()?.request(call.method.clone(), &url);
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, JSON);
+        }
         for (name, value) in self.headers {
             request = request.header(*name, *value);
         }
         if let Some(key) = &self.key {
             let (name, value) = self.key_header();
-            let mut value = HeaderValue::from_str(&value.replace("{}", key.expose())).map_err(|_| {
-                ModelError::bad_request(self.provider, format!("{} holds characters that no key has", self.key_setting))
-            })?;
+            let mut value =
+                HeaderValue::from_str(&value.replace("{}", key.expose())).map_err(|_| self.key_of_no_header())?;
             value.set_sensitive(true);
             request = request.header(name, value);
+        } else if let Some(signer) = &self.signer {
+            let content_type = body.is_some().then_some(JSON);
+            let body = body.as_deref().unwrap_or_default();
+            let signed = Signed { method: call.method.as_str(), url: &url, content_type, body };
+            let headers = signer.headers(signed, SystemTime::now()).map_err(|_| self.key_of_no_header())?;
+            request = request.headers(headers);
         }
         if !self.access.headers().is_empty() {
             request = request.headers(self.access.headers().clone());
         }
-        Ok(match &call.body {
-            Some(body) => request.json(body),
+        Ok(match body {
+            Some(body) => request.body(body),
             None => request,
         })
+    }
+
+    fn key_of_no_header(&self) -> ModelError {
+        ModelError::bad_request(self.provider, format!("{} holds characters that no key has", self.key_setting))
     }
 
     /// The header of the key, and its value with `{}` for the key.
@@ -183,7 +205,9 @@ impl Server {
                 provider,
                 reason: format!("{status}: {reason}"),
                 setting: self.key_setting.clone(),
+                fix: None,
             },
+            FAILED_DEPENDENCY => self.bad_response(Some(FAILED_DEPENDENCY), format!("{status}: {reason}")),
             code => overflow_of(body).unwrap_or_else(|| match code {
                 404 => self.missing(format!("{status}: {reason}")),
                 400..500 if is_missing_model(body) => self.missing(format!("{status}: {reason}")),
@@ -229,6 +253,7 @@ impl Server {
     /// A text from outside, short and without the key.
     pub(crate) fn redact(&self, text: &str) -> String {
         let text = self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.redact(text));
+        let text = self.signer.as_ref().map_or_else(|| text.clone(), |signer| signer.redact(&text));
         let text = self.access.redact(&text);
         text.chars().take(400).collect()
     }

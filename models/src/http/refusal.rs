@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::error::ModelError;
 
 /// What servers say of a prompt that is too long, with the places of the prompt's tokens and of the limit among the numbers behind.
-const TOO_LONG: [(&str, usize, usize); 5] = [
+const TOO_LONG: [(&str, usize, usize); 6] = [
+    ("Too many input tokens", 1, 0),
     ("prompt is too long", 0, 1),
     ("input token count", 0, 1),
     ("Prompt contains", 0, 2),
@@ -15,14 +16,17 @@ const TOO_LONG: [(&str, usize, usize); 5] = [
     ("number of tokens in the prompt cannot exceed", 1, 0),
 ];
 
-/// The message in the shapes that servers use: `{"error": "…"}`, `{"error": {"message": "…"}}`, `{"message": "…"}`, `{"detail": "…"}`, a
-/// list of one of these, text.
+/// What they say who tell no numbers.
+const UNNUMBERED: [&str; 2] = ["exceeds the context length", "Input is too long for requested model"];
+
+/// The message in the shapes that servers use: `{"error": "…"}`, `{"error": {"message": "…"}}`, `{"message": "…"}` (`Message` in front of
+/// AWS's services), `{"detail": "…"}`, a list of one of these, text.
 pub(crate) fn message_of(body: &[u8]) -> String {
     let Ok(json) = serde_json::from_slice::<Value>(body) else {
         return String::from_utf8_lossy(body).trim().chars().take(300).collect();
     };
     let json = json.get(0).unwrap_or(&json);
-    let candidates = [&json["error"], &json["error"]["message"], &json["message"], &json["detail"]];
+    let candidates = [&json["error"], &json["error"]["message"], &json["message"], &json["Message"], &json["detail"]];
     match candidates.iter().find_map(|value| value.as_str()) {
         Some(message) => message.to_owned(),
         None => json.to_string(),
@@ -44,7 +48,7 @@ pub(crate) fn overflow_of(body: &[u8]) -> Option<ModelError> {
         let at = |index: &usize| numbers.get(*index).copied().unwrap_or(0);
         Some((at(tokens), at(limit)))
     });
-    let coded = error["code"] == "context_length_exceeded" || message.contains("exceeds the context length");
+    let coded = error["code"] == "context_length_exceeded" || UNNUMBERED.iter().any(|words| message.contains(words));
     said.or(coded.then_some((0, 0))).map(|(tokens, limit)| overflow(tokens, limit))
 }
 
@@ -58,7 +62,9 @@ pub(crate) fn is_missing_model(body: &[u8]) -> bool {
     let json: Value = serde_json::from_slice(body).unwrap_or_default();
     let code = [&json["error"]["code"], &json["code"], &json["error"]["type"]];
     code.iter().any(|code| *code == "model_not_found" || *code == "invalid_model")
-        || message_of(body).starts_with("Invalid model")
+        || ["Invalid model", "The provided model identifier is invalid"]
+            .iter()
+            .any(|said| message_of(body).starts_with(said))
 }
 
 /// Whether a body says that nothing is left to pay with, which one service says as if it were for now.
@@ -91,6 +97,7 @@ mod tests {
             (r#"{"error":{"message":"bad key","code":"invalid_api_key"}}"#, "bad key"),
             (r#"[{"error":{"message":"listed"}}]"#, "listed"),
             (r#"{"detail":"no"}"#, "no"),
+            (r#"{"Message":"User: arn is not authorized"}"#, "User: arn is not authorized"),
             ("upstream gone\n", "upstream gone"),
             ("", ""),
         ] {
@@ -127,6 +134,11 @@ mod tests {
                 (8000, 4081),
             ),
             (r#"{"error":"the input length exceeds the context length"}"#, (0, 0)),
+            (r#"{"message":"Input is too long for requested model."}"#, (0, 0)),
+            (
+                r#"{"message":"400 Bad Request: Too many input tokens. Max input tokens: 8192, request input token count: 11004 "}"#,
+                (11_004, 8192),
+            ),
         ] {
             match overflow_of(body.as_bytes()) {
                 Some(ModelError::ContextOverflow { tokens, limit, .. }) => {
@@ -154,6 +166,7 @@ mod tests {
         assert!(is_bad_key(br#"{"error":{"code":400,"details":[{"reason":"API_KEY_INVALID"}]}}"#));
         assert!(is_missing_model(br#"{"error":{"code":"model_not_found"}}"#));
         assert!(is_missing_model(br#"{"object":"error","message":"Invalid model: x","code":"1500"}"#));
+        assert!(is_missing_model(br#"{"message":"The provided model identifier is invalid."}"#));
         assert!(!is_missing_model(br#"{"error":{"message":"Invalid temperature"}}"#) && !is_bad_key(b"x"));
     }
 }

@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::gathered::{Gathered, Schema};
+use super::forced::{ANSWER, DESCRIPTION, answer_schema, arguments_schema, take_answer};
+use super::gathered::Gathered;
 use super::protocol::{Fault, Listed, Protocol, changes, first_given, json};
 use super::{number, set};
 use crate::http::Call;
@@ -14,10 +15,6 @@ use crate::provider::{ChatRequest, DeltaSink, FinishReason, Message, ModelKind, 
 
 /// The API wants a bound; this is what every model of it can write.
 const DEFAULT_MAX_TOKENS: u32 = 4096;
-/// The tool that a model must call when its answer has a schema: its arguments are the answer.
-const ANSWER: &str = "structured_answer";
-/// The argument that holds an answer which is no object.
-const VALUE: &str = "value";
 
 /// The Messages protocol.
 #[derive(Debug, Clone, Copy)]
@@ -145,7 +142,7 @@ fn prompt(request: &ChatRequest) -> Value {
     if let Some(schema) = &request.response_schema {
         tools.push(json!({
             "name": ANSWER,
-            "description": "Gives the answer. Call it once with the whole answer.",
+            "description": DESCRIPTION,
             "input_schema": answer_schema(schema),
         }));
         body["tool_choice"] = json!({"type": "tool", "name": ANSWER});
@@ -157,37 +154,7 @@ fn prompt(request: &ChatRequest) -> Value {
 }
 
 fn wire_tool(tool: &ToolSpec) -> Value {
-    let mut schema = tool.parameters.clone();
-    // A tool without arguments may have an empty schema; here it must be an object's.
-    if schema["type"] != "object"
-        && let Some(map) = schema.as_object_mut()
-    {
-        map.insert("type".to_owned(), json!("object"));
-    }
-    json!({"name": tool.name, "description": tool.description, "input_schema": schema})
-}
-
-/// Arguments are always an object: an answer of another kind is one argument.
-fn answer_schema(schema: &Value) -> Value {
-    if schema["type"] == "object" {
-        return schema.clone();
-    }
-    json!({"type": "object", "properties": {VALUE: schema}, "required": [VALUE], "additionalProperties": false})
-}
-
-/// A finished call of the answer's tool is the text of the reply.
-fn take_answer(index: usize, gathered: &mut Gathered, sink: &mut dyn DeltaSink) -> Result<(), Fault> {
-    let Some((ANSWER, arguments)) = gathered.partial(index).filter(|_| gathered.schema != Schema::None) else {
-        return Ok(());
-    };
-    let answer = match gathered.schema {
-        Schema::Other => json::<Map<String, Value>>(arguments.as_bytes())?.get(VALUE).map(Value::to_string),
-        Schema::None | Schema::Object => None,
-    };
-    let answer = answer.unwrap_or_else(|| arguments.to_owned());
-    gathered.drop_call(index);
-    gathered.say(&answer, sink);
-    Ok(())
+    json!({"name": tool.name, "description": tool.description, "input_schema": arguments_schema(tool)})
 }
 
 /// Turns alternate: what follows one another from the same side is one message, and the results of tools are the user's.

@@ -143,7 +143,7 @@ impl Protocol for Cohere {
         Some(Call::post("/v2/embed", body))
     }
 
-    fn can_cut(&self) -> bool {
+    fn can_cut(&self, _model: &str) -> bool {
         true
     }
 
@@ -163,7 +163,7 @@ impl Protocol for Cohere {
         Ok((answer.embeddings.float, Usage { prompt_tokens: tokens, completion_tokens: 0 }))
     }
 
-    fn embed_batch(&self) -> usize {
+    fn embed_batch(&self, _model: &str) -> usize {
         96
     }
 

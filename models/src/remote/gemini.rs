@@ -142,7 +142,7 @@ impl Protocol for Gemini {
         Ok((answer.embeddings.into_iter().map(|entry| entry.values).collect(), Usage::default()))
     }
 
-    fn embed_batch(&self) -> usize {
+    fn embed_batch(&self, _model: &str) -> usize {
         100
     }
 

@@ -2,13 +2,16 @@
 //! happens between a request and its answer: keys, time-outs, retries, streams, cancellation, checks and errors.
 
 mod anthropic;
+mod bedrock;
 mod cohere;
 mod cut;
+mod forced;
 mod gathered;
 mod gemini;
 mod ollama;
 pub(crate) mod openai;
 mod protocol;
+mod signed;
 pub(crate) mod table;
 
 use std::collections::HashMap;
@@ -25,13 +28,14 @@ use tokio_util::sync::CancellationToken;
 use crate::error::ModelError;
 use crate::http::Server;
 use crate::http::client::LazyClient;
-use crate::http::lines::{SseParser, for_each_line};
+use crate::http::frames::for_each_frame;
+use crate::http::lines::{for_each_event, for_each_line};
 use crate::models::ProviderKind;
 use crate::provider::{
     ChatReply, ChatRequest, DeltaSink, EmbedReply, EmbedRequest, ModelInfo, ProbeReport, Provider, RerankReply,
     RerankRequest, Usage,
 };
-use crate::settings::ModelSettings;
+use crate::settings::{ModelSettings, aws};
 use cut::Underway;
 use protocol::{EmbedPart, Fault, Framing, Protocol};
 use table::{Spec, Wire};
@@ -61,18 +65,24 @@ impl Remote {
         let given = settings.address_of(spec);
         let elsewhere = given.is_some() && spec.address.is_some();
         let kind = if elsewhere { ProviderKind::Server } else { spec.kind };
-        let address = given.map(|address| with_path(address, spec.path)).or_else(|| spec.address.map(str::to_owned));
+        let region = settings.aws.region.as_deref();
         let key = settings.key_of(spec).cloned();
+        let address = given.map(|address| with_path(address, spec.path)).or_else(|| spec.own_address(region));
+        // A signature has a region, whatever the address.
+        let address = address.filter(|_| key.is_some() || !signed::lacks_region(spec, settings));
+        let signer = signed::signer(spec, settings).filter(|_| key.is_none());
         let access = settings.access_of(spec).cloned().unwrap_or_default();
         let own_setting = access.setting(spec).filter(|_| key.is_none());
+        let key_setting = own_setting.unwrap_or_else(|| signed::key_setting(spec, signer.is_some()));
         let mut server = Server {
             provider: spec.name,
             address: address.unwrap_or_default(),
             key,
+            signer,
             access,
             auth: spec.auth,
             headers: spec.headers,
-            key_setting: own_setting.unwrap_or_else(|| spec.key_setting()),
+            key_setting,
             fix: fix(spec),
             timeout: settings.timeout,
             idle_timeout: settings.idle_timeout,
@@ -93,6 +103,7 @@ impl Remote {
             Wire::Anthropic => Arc::new(anthropic::Anthropic),
             Wire::Gemini => Arc::new(gemini::Gemini),
             Wire::Cohere => Arc::new(cohere::Cohere),
+            Wire::Bedrock => Arc::new(bedrock::Bedrock),
             Wire::Ollama => Arc::new(ollama::Ollama { context_tokens: settings.context_tokens }),
         };
         Remote { spec, kind, protocol, server, contexts: Arc::default(), trained: Arc::default() }
@@ -116,7 +127,7 @@ impl Remote {
 
     /// Whether there is a key, or what the settings send in its place.
     fn may_enter(&self) -> bool {
-        self.server.key.is_some() || !self.server.access.headers().is_empty()
+        self.server.key.is_some() || self.server.signer.is_some() || !self.server.access.headers().is_empty()
     }
 
     /// The service's row.
@@ -127,11 +138,16 @@ impl Remote {
     /// Says what is missing before the network does.
     pub(crate) fn ready(&self) -> Result<(), ModelError> {
         if self.address().is_none() {
+            let address = self.spec.address_setting();
+            let (what, fix) = match self.spec.address {
+                Some(_) => ("region", format!("set {}, or {address}", aws::REGION)),
+                None => ("address", format!("set {address}")),
+            };
             return Err(ModelError::RuntimeDown {
                 provider: self.spec.name.to_owned(),
                 address: "an unknown address".to_owned(),
-                reason: "no address is set".to_owned(),
-                fix: format!("set {}", self.spec.address_setting()),
+                reason: format!("no {what} is set"),
+                fix,
             });
         }
         if self.kind == ProviderKind::Hosted && !self.may_enter() {
@@ -139,6 +155,7 @@ impl Remote {
                 provider: self.spec.name.to_owned(),
                 reason: "no key is set".to_owned(),
                 setting: self.server.key_setting.clone(),
+                fix: None,
             });
         }
         Ok(())
@@ -153,23 +170,19 @@ impl Remote {
         let response = self.server.send(&call).await.map_err(|error| self.explain(error, &request.model))?;
         underway.begun = true;
         let Underway { sink, gathered, .. } = underway;
-        let framing = self.protocol.framing();
-        let mut events = SseParser::default();
-        let mut ended = for_each_line(&self.server, response, |line| {
-            let event = match framing {
-                // Where a stream is asked for, some servers answer with one object all the same, most often an error.
-                Framing::Sse if line.starts_with(b"{") => Some(line.to_vec()),
-                Framing::Sse => events.push(line),
-                Framing::JsonLines => Some(line.to_vec()),
-            };
-            let Some(event) = event.filter(|event| !event.is_empty()) else { return Ok(ControlFlow::Continue(())) };
-            self.protocol.gather(&event, gathered, &mut **sink).map_err(|fault| self.faulty(fault, &request.model))
-        })
-        .await?;
-        if let Some(event) = events.finish().filter(|event| !ended && !event.is_empty()) {
-            let last = self.protocol.gather(&event, gathered, &mut **sink);
-            ended = last.map_err(|fault| self.faulty(fault, &request.model))?.is_break();
-        }
+        let mut gather = |event: &[u8]| {
+            self.protocol.gather(event, gathered, &mut **sink).map_err(|fault| self.faulty(fault, &request.model))
+        };
+        let ended = match self.protocol.framing() {
+            Framing::Sse => for_each_event(&self.server, response, gather).await?,
+            Framing::JsonLines => {
+                for_each_line(&self.server, response, |line| {
+                    if line.is_empty() { Ok(ControlFlow::Continue(())) } else { gather(line) }
+                })
+                .await?
+            }
+            Framing::Frames => for_each_frame(&self.server, response, gather).await?,
+        };
         if let Some(reason) = &gathered.withheld {
             let said = format!("it withheld the answer: {reason}; ask for something else, or choose another model");
             // With its status it is no failure that may pass.
@@ -198,7 +211,7 @@ impl Remote {
             let whole = EmbedPart { inputs, cut: false, ..part };
             let (vectors, used) = match self.embed_part(whole).await {
                 Ok(embedded) => embedded,
-                Err(error) if !self.protocol.can_cut() || !is_of_the_texts(&error) => return Err(error),
+                Err(error) if !self.protocol.can_cut(part.model) || !is_of_the_texts(&error) => return Err(error),
                 Err(_) if inputs.len() == 1 => {
                     reply.truncated += 1;
                     self.embed_part(EmbedPart { cut: true, ..whole }).await?
@@ -266,6 +279,7 @@ impl Remote {
     fn faulty(&self, fault: Fault, model: &str) -> ModelError {
         match fault {
             Fault::Broken(reason) => self.server.bad_response(None, reason),
+            Fault::Refused(reason) => ModelError::bad_request(self.spec.name, self.server.redact(&reason)),
             Fault::Busy(reason) => ModelError::RateLimited {
                 provider: self.spec.name.to_owned(),
                 reason: self.server.redact(&reason),
@@ -289,7 +303,7 @@ impl Remote {
             ModelError::ContextOverflow { tokens, limit, .. } => {
                 ModelError::ContextOverflow { model: model.to_owned(), tokens, limit }
             }
-            other => other,
+            other => signed::permitted(self.spec, other),
         }
     }
 }
@@ -303,7 +317,9 @@ impl Provider for Remote {
     async fn list_models(&self) -> Result<Vec<ModelInfo>, ModelError> {
         self.ready()?;
         let call = self.protocol.list().ok_or_else(|| self.unsupported("list its models"))?;
-        let body = self.server.ask(&call).await?;
+        let address = self.protocol.list_address(&self.server.address).into_owned();
+        let server = Server { address, ..self.server.clone() };
+        let body = server.ask(&call).await.map_err(|error| signed::permitted(self.spec, error))?;
         let listed = self.protocol.listed(&body).map_err(|fault| self.faulty(fault, ""))?;
         let info = |model: protocol::Listed| ModelInfo {
             name: model.name,
@@ -353,7 +369,7 @@ impl Provider for Remote {
         let vectors = Vec::with_capacity(inputs.len());
         let mut reply =
             EmbedReply { model: model.clone(), vectors, dimensions: 0, truncated: 0, usage: Usage::default() };
-        for inputs in inputs.chunks(self.protocol.embed_batch()) {
+        for inputs in inputs.chunks(self.protocol.embed_batch(&model)) {
             let part = EmbedPart { model: &model, inputs, purpose, cut: false };
             self.embed_whole(part, &mut reply).await?;
         }

@@ -76,7 +76,7 @@ impl Protocol for Ollama {
         Some(Call::post("/api/embed", body))
     }
 
-    fn can_cut(&self) -> bool {
+    fn can_cut(&self, _model: &str) -> bool {
         true
     }
 

@@ -1,6 +1,7 @@
 //! What a wire protocol is: pure functions from requests to calls and from answers to values. [`super::Remote`] does everything that
 //! happens between the two.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 
@@ -15,6 +16,8 @@ pub(super) enum Framing {
     Sse,
     /// One JSON object a line.
     JsonLines,
+    /// Frames of AWS.
+    Frames,
 }
 
 /// What is wrong with an answer.
@@ -24,6 +27,8 @@ pub(super) enum Fault {
     Broken(String),
     /// The server says within the answer that it has too much to do.
     Busy(String),
+    /// The server says within the answer that the request is wrong.
+    Refused(String),
     /// The prompt is too long, said after the fact.
     Overflow {
         /// Tokens of the prompt.
@@ -91,6 +96,11 @@ pub(super) trait Protocol: Debug + Send + Sync {
     /// The call that lists models.
     fn list(&self) -> Option<Call>;
 
+    /// The address that it goes to, which for some is beside the rest.
+    fn list_address<'a>(&self, address: &'a str) -> Cow<'a, str> {
+        Cow::Borrowed(address)
+    }
+
     /// The models of a listing.
     fn listed(&self, body: &[u8]) -> Result<Vec<Listed>, Fault>;
 
@@ -104,13 +114,13 @@ pub(super) trait Protocol: Debug + Send + Sync {
         Err("it embeds nothing".into())
     }
 
-    /// Whether a call can say that texts which are too long are refused, or cut.
-    fn can_cut(&self) -> bool {
+    /// Whether a call can say to this model that texts which are too long are refused, or cut.
+    fn can_cut(&self, _model: &str) -> bool {
         false
     }
 
-    /// Texts of one embedding call at most.
-    fn embed_batch(&self) -> usize {
+    /// Texts of one embedding call to this model at most.
+    fn embed_batch(&self, _model: &str) -> usize {
         2048
     }
 

@@ -3,6 +3,7 @@
 use super::openai::dialect::{self, Dialect, JsonMode, Purpose};
 use crate::http::Auth;
 use crate::models::ProviderKind;
+use crate::settings::aws;
 
 /// Which protocol a provider speaks.
 #[derive(Debug, Clone, Copy)]
@@ -15,9 +16,14 @@ pub(super) enum Wire {
     Gemini,
     /// Cohere's second version.
     Cohere,
+    /// Converse of Amazon Bedrock.
+    Bedrock,
     /// Ollama's native one.
     Ollama,
 }
+
+/// Stands in an address for the region.
+const REGION: &str = "{region}";
 
 /// A provider.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +33,7 @@ pub(crate) struct Spec {
     pub(super) wire: Wire,
     /// Hosted ones do nothing without a key.
     pub(crate) kind: ProviderKind,
-    /// Where it is when the settings do not say; none where only the operator knows.
+    /// Where it is when the settings do not say, with [`REGION`] for that of AWS; none where only the operator knows.
     pub(crate) address: Option<&'static str>,
     /// Added to an address that names only a server.
     pub(super) path: &'static str,
@@ -137,6 +143,16 @@ pub(crate) const PROVIDERS: &[Spec] = &[
         reranker: Some("rerank-v3.5"),
     },
     Spec {
+        name: "bedrock",
+        wire: Wire::Bedrock,
+        kind: ProviderKind::Hosted,
+        address: Some("https://bedrock-runtime.{region}.amazonaws.com"),
+        path: "",
+        auth: Auth::Bearer,
+        headers: &[],
+        reranker: None,
+    },
+    Spec {
         reranker: Some("rerank-2.5"),
         ..hosted(
             "voyage",
@@ -190,6 +206,12 @@ impl Spec {
         }
     }
 
+    /// Where it is when the settings do not say; none where that needs a region and there is none.
+    pub(super) fn own_address(&self, region: Option<&str>) -> Option<String> {
+        let address = self.address?;
+        if address.contains(REGION) { Some(address.replace(REGION, region?)) } else { Some(address.to_owned()) }
+    }
+
     /// Whether its key goes into the `Authorization` header.
     pub(crate) fn has_bearer(&self) -> bool {
         self.auth == Auth::Bearer
@@ -198,6 +220,16 @@ impl Spec {
     /// The setting of its key.
     pub(crate) fn key_setting(&self) -> String {
         format!("RIVERRUN_{}_API_KEY", self.name.to_uppercase())
+    }
+
+    /// The variable that the maker's own programs have the key in.
+    pub(crate) fn makers_key_setting(&self) -> Option<&'static str> {
+        self.is_signed().then_some(aws::BEARER_TOKEN)
+    }
+
+    /// Whether its requests may be signed instead of carrying a key.
+    pub(crate) fn is_signed(&self) -> bool {
+        matches!(self.wire, Wire::Bedrock)
     }
 }
 

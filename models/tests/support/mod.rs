@@ -1,6 +1,7 @@
 //! What the tests share: settings that never leave this machine, and a server that sends exactly the bytes that a test wants.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod frames;
 pub(crate) mod tiny;
 
 use std::sync::Arc;

@@ -1,29 +1,36 @@
-//! Which file of Python, JavaScript or TypeScript imports which when it is loaded, and where that goes around in a circle: such files
-//! work only in some orders. Go refuses circles itself, and to Rust they are nothing.
+//! Which file imports which, and where that goes around in a circle. Files of Python, JavaScript and TypeScript that import each other
+//! when they are loaded work only in some orders; packages of Go that do are not built ([`go_imports`]). Modules of Rust may name each
+//! other as they like ([`rust_imports`]): of them there is only the graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tree_sitter::Node;
 
-use super::script_imports;
 use super::snapshot::Snapshot;
+use super::{go_imports, rust_imports, script_imports};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::imports::Imports;
 use crate::language::{Language, named, text};
 
-const TOOL: &str = "imports";
+pub(super) const TOOL: &str = "imports";
+/// Its one rule.
+pub(super) const CIRCLE: &str = "import-cycle";
 /// Files of a circle that a message names.
 const MAX_NAMED: usize = 6;
 
-/// A file that is imported, with the line where it is first.
-type Targets<'f> = BTreeMap<&'f str, usize>;
-type Graph<'f> = BTreeMap<&'f str, Targets<'f>>;
+/// What is imported, with the line where it is first.
+pub(super) type Targets<'f> = BTreeMap<&'f str, usize>;
+pub(super) type Graph<'f> = BTreeMap<&'f str, Targets<'f>>;
 
 /// Circles, and the whole graph.
 pub(super) fn analyze(snapshot: &Snapshot<'_>) -> (Vec<Finding>, Imports) {
-    let graph = graph(snapshot);
-    let found = circles(&graph).into_iter().map(|circle| finding(&circle, &graph)).collect();
+    let mut graph = loaded(snapshot);
+    let mut found: Vec<Finding> = circles(&graph).into_iter().map(|circle| finding(&circle, &graph)).collect();
+    let (of_go, packages) = go_imports::analyze(snapshot);
+    found.extend(of_go);
+    graph.extend(packages);
+    graph.extend(rust_imports::graph(snapshot));
     (found, Imports::new(graph.iter().map(|(file, targets)| (*file, targets.keys().copied()))))
 }
 
@@ -34,16 +41,22 @@ fn finding(circle: &BTreeSet<&str>, graph: &Graph<'_>) -> Finding {
         .get(first)
         .and_then(|targets| targets.iter().find(|(target, _)| circle.contains(*target)))
         .map_or(1, |(_, line)| *line);
+    let message = format!("these import each other when they are loaded: {}", shown(circle));
+    let fix = "move what both need into a file of its own, or import within the function";
+    let others = circle.iter().skip(1).map(|path| (*path).to_owned());
+    Finding::new((TOOL, CIRCLE, Severity::Low), (first, line, 1), message, fix).with_others(others)
+}
+
+/// The members of a circle for people.
+pub(super) fn shown(circle: &BTreeSet<&str>) -> String {
     let names: Vec<&str> = circle.iter().copied().take(MAX_NAMED).collect();
     let more = circle.len().saturating_sub(MAX_NAMED);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let message = format!("these import each other when they are loaded: {}{rest}", names.join(", "));
-    let fix = "move what both need into a file of its own, or import within the function";
-    let others = circle.iter().skip(1).map(|path| (*path).to_owned());
-    Finding::new((TOOL, "import-cycle", Severity::Low), (first, line, 1), message, fix).with_others(others)
+    format!("{}{rest}", names.join(", "))
 }
 
-fn graph<'f>(snapshot: &Snapshot<'f>) -> Graph<'f> {
+/// What files of Python, JavaScript and TypeScript import when they are loaded.
+fn loaded<'f>(snapshot: &Snapshot<'f>) -> Graph<'f> {
     let mut graph = Graph::new();
     for file in snapshot.in_language(|language| language.is_script() || language == Language::Python) {
         let (path, language, source) = (file.path, file.language, file.bytes);
@@ -121,8 +134,8 @@ fn file<'f>(folders: &[&str], below: &str, files: &'f Files) -> Option<&'f str> 
     places.iter().find_map(|place| files.get_key_value(place)).map(|(path, _)| path.as_str())
 }
 
-/// Sets of more than one file, each of which leads to each other (strongly connected components; Kosaraju and Sharir 1981).
-fn circles<'f>(graph: &Graph<'f>) -> Vec<BTreeSet<&'f str>> {
+/// Sets of more than one member, each of which leads to each other (strongly connected components; Kosaraju and Sharir 1981).
+pub(super) fn circles<'f>(graph: &Graph<'f>) -> Vec<BTreeSet<&'f str>> {
     let mut back: BTreeMap<&'f str, Vec<&'f str>> = BTreeMap::new();
     for (path, targets) in graph {
         for target in targets.keys() {
@@ -214,14 +227,28 @@ mod tests {
             ("p/c.py", ""),
             ("w/x.ts", "import { y } from './y';\n"),
             ("w/y.ts", "export const y = 1;\n"),
+            ("go.mod", "module m\n"),
+            ("g.go", "package m\nimport \"m/part\"\n"),
+            ("part/h.go", "package part\n"),
+            ("Cargo.toml", "[package]\nname = \"r\"\nedition = \"2021\"\n"),
+            ("src/lib.rs", "mod k;\npub fn f() {}\n"),
+            ("src/k.rs", "use crate::f;\n"),
         ];
         let files = files.map(|(path, text)| (path.to_owned(), text.into()));
-        let (_, graph) = analyze(&Snapshot::new(&Files::from(files)));
+        let (found, graph) = analyze(&Snapshot::new(&Files::from(files)));
+        assert!(found.is_empty(), "modules of Rust may name each other: {found:?}");
         let shown: Vec<(&str, String)> =
             graph.files.iter().map(|one| (one.file.as_str(), one.imports.join(" "))).collect();
-        let expected = [("a.py", "p/b.py p/c.py"), ("p/b.py", "p/c.py"), ("w/x.ts", "w/y.ts")];
+        let expected = [
+            ("a.py", "p/b.py p/c.py"),
+            ("g.go", "part/"),
+            ("p/b.py", "p/c.py"),
+            ("src/k.rs", "src/lib.rs"),
+            ("src/lib.rs", "src/k.rs"),
+            ("w/x.ts", "w/y.ts"),
+        ];
         assert_eq!(shown, expected.map(|(file, imports)| (file, imports.to_owned())));
-        assert_eq!((graph.count, graph.truncated), (4, false));
+        assert_eq!((graph.count, graph.truncated), (7, false));
     }
 
     #[test]

@@ -21,14 +21,9 @@ const LIMITS: &[Limit] = &[
     Limit { tool: "dead-code", bytes: MAX_PARSED, reads: |path, _| dead_code::is_read(path) },
     Limit { tool: "dependencies", bytes: MAX_PARSED, reads: |path, _| Language::of(path).is_some() },
     Limit { tool: "leakage", bytes: MAX_PARSED, reads: |path, _| Language::of(path) == Some(Language::Python) },
-    Limit { tool: "imports", bytes: MAX_PARSED, reads: |path, _| has_imports(path) },
+    Limit { tool: "imports", bytes: MAX_PARSED, reads: |path, _| Language::of(path).is_some() },
     Limit { tool: "secrets", bytes: MAX_SCANNED, reads: secrets::is_read },
 ];
-
-/// Languages whose imports are followed.
-fn has_imports(path: &str) -> bool {
-    Language::of(path).is_some_and(|language| language.is_script() || language == Language::Python)
-}
 
 /// What an analyzer has to say of files that are too large for it; nothing where there are none.
 pub(super) fn too_large(tool: &str, files: &Files) -> Option<String> {
@@ -64,7 +59,7 @@ mod tests {
             ("dead-code", Some("4 files left out: larger than 2 MiB")),
             ("dependencies", Some("3 files left out: larger than 2 MiB")),
             ("leakage", Some("1 file left out: larger than 2 MiB")),
-            ("imports", Some("2 files left out: larger than 2 MiB")),
+            ("imports", Some("3 files left out: larger than 2 MiB")),
             ("secrets", Some("2 files left out: larger than 4 MiB")),
             ("licences", None),
         ] {

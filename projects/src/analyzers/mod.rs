@@ -22,6 +22,7 @@ mod dead_code;
 mod declared_packages;
 mod dependencies;
 mod external;
+mod go_imports;
 mod import_graph;
 mod leakage;
 mod licences;
@@ -33,6 +34,7 @@ mod packages;
 mod python_flow;
 mod python_manifests;
 mod python_packages;
+mod rust_imports;
 mod script_imports;
 mod secrets;
 mod snapshot;
@@ -42,6 +44,7 @@ mod undeclared_go;
 mod undeclared_rust;
 
 use external::Reads;
+pub(crate) use external::is_build_error;
 pub(crate) use external::{KnownTool, known_tools};
 pub use package_licences::LicenceTable;
 pub(crate) use package_licences::is_vendored;
@@ -100,6 +103,8 @@ pub struct Analyzed {
     pub findings: Vec<Finding>,
     /// The others.
     pub left_out: Counts,
+    /// Errors with which a build ended that a linter asked for; where one file was looked at those in other files, too.
+    pub build_errors: usize,
     /// What each analyzer did.
     pub tools: Vec<ToolRun>,
     /// Complexity of files whose syntax is known.
@@ -266,13 +271,15 @@ async fn gathered(
         Ok((analyzed, versions)) => (analyzed, Some(versions)),
         Err(_) => (Analyzed::default(), None),
     };
-    for (run, found) in versions.into_iter().chain(external) {
+    for (run, mut found) in versions.into_iter().chain(external) {
+        analyzed.build_errors += found.iter().filter(|one| is_build_error(one)).count();
+        found.retain(|one| focus.is_none_or(|file| one.concerns(file)));
         analyzed.take(run, found);
     }
     analyzed
 }
 
-/// What installed programs find; with a focus only what concerns that file.
+/// What installed programs find; with a focus those that are of use for that file.
 async fn installed(
     files: &Files,
     focus: Option<&str>,
@@ -289,9 +296,6 @@ async fn installed(
         external::analyze(files, Reads::Around(language), (sandbox, settings), progress),
     );
     runs.extend(around);
-    for (_, found) in &mut runs {
-        found.retain(|one| one.concerns(file));
-    }
     runs
 }
 

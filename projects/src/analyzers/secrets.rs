@@ -1,6 +1,6 @@
 //! Secrets and personal data in the tree. What was found is never quoted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::limits::MAX_SCANNED;
 use crate::copy::Files;
@@ -65,11 +65,13 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
             continue;
         }
         let text = String::from_utf8_lossy(content);
+        // A mark at the beginning is no character of the first line.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let is_settings = is_settings(path);
-        for (index, line) in lines_of(path, &text).into_iter().enumerate() {
+        for (index, line) in lines_of(path, text).into_iter().enumerate() {
             scan(path, (index + 1, line), is_settings, &mut found);
         }
-        people(path, &text, &mut found);
+        people(path, text, &mut found);
     }
     found
 }
@@ -112,19 +114,25 @@ fn scan(path: &str, (number, line): (usize, &str), is_settings: bool, found: &mu
 /// Keys of known services in a line: where, how long, and whose.
 fn keys(line: &str) -> impl Iterator<Item = (usize, usize, &'static str)> {
     KEYS.iter().flat_map(move |(prefix, least, what)| {
+        let mut end = 0;
         line.match_indices(*prefix).filter_map(move |(at, _)| {
-            let is_start = !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
+            // What stands within a word that was counted is a part of it.
+            if at < end || line[..at].ends_with(|c: char| c.is_ascii_alphanumeric()) {
+                return None;
+            }
             let rest = line[at + prefix.len()..].bytes();
             let count = rest.take_while(|c| c.is_ascii_alphanumeric() || matches!(*c, b'_' | b'-')).count();
-            (is_start && count >= *least).then_some((at, prefix.len() + count, *what))
+            end = at + prefix.len() + count;
+            (count >= *least).then_some((at, prefix.len() + count, *what))
         })
     })
 }
 
 /// Passwords in a line of settings, or of anything else.
 fn passwords(line: &str, is_settings: bool) -> Vec<&str> {
-    let mut found = if is_settings { setting(line).into_iter().collect() } else { literals(line) };
-    found.extend(in_addresses(line).filter(|one| !found.contains(one)).collect::<Vec<&str>>());
+    let mut found: Vec<&str> = if is_settings { setting(line).into_iter().collect() } else { literals(line) };
+    let known: HashSet<&str> = found.iter().copied().collect();
+    found.extend(in_addresses(line).filter(|one| !known.contains(one)));
     found
 }
 
@@ -157,6 +165,10 @@ const KEY_END: &str = "-----END";
 /// Lines of a private key that stand apart, as texts in quotes, have so many characters at least.
 const MIN_KEY_LINE: usize = 32;
 
+/// How far before its end the head of a key begins, in bytes, and how long a key may be: one of RSA with 16,384 bits has 13,000.
+const MAX_HEAD: usize = 100;
+const MAX_KEY: usize = 32 << 10;
+
 fn is_key_head(line: &str) -> bool {
     line.contains(KEY_HEAD) && line.contains(KEY_HEAD_END)
 }
@@ -165,11 +177,13 @@ fn is_key_head(line: &str) -> bool {
 fn private_keys(text: &str) -> Vec<&str> {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
     let mut found = Vec::new();
-    for (at, _) in text.match_indices(KEY_HEAD_END).filter(|(at, _)| {
-        let line = text[..*at].rsplit('\n').next().unwrap_or_default();
-        line.contains(KEY_HEAD)
-    }) {
+    for (at, _) in text.match_indices(KEY_HEAD_END) {
+        let near = &text[text.floor_char_boundary(at.saturating_sub(MAX_HEAD))..at];
+        if !near.rsplit('\n').next().is_some_and(|line| line.contains(KEY_HEAD)) {
+            continue;
+        }
         let rest = &text[at + KEY_HEAD_END.len()..];
+        let rest = &rest[..rest.floor_char_boundary(MAX_KEY)];
         // Line ends may be written as in a text in quotes.
         let whole = rest.find(|c: char| !(is_base64(c) || c.is_whitespace() || c == '\\')).unwrap_or(rest.len());
         let body = rest[..whole].trim();
@@ -323,6 +337,29 @@ mod tests {
         assert_eq!(secrets_in("a.py", text), ["hunter2hunter2", "hunter3hunter3"]);
         let both = "password = 'hunter2hunter2'; u = 'ftp://ann:hunter2hunter2@h'; v = 'ftp://ann:hunter3hunter3@h'";
         assert_eq!(secrets_in("a.py", both), ["hunter2hunter2", "hunter3hunter3"]);
+    }
+
+    #[test]
+    fn given_a_line_of_megabytes_when_it_is_read_then_each_part_of_it_is_read_once() {
+        let key = "hf_".repeat(1 << 20);
+        let passwords = |number: usize| format!("password='word{number}word' ftp://a:pass{number}word@h ");
+        let many: String = (0..50_000).map(passwords).collect();
+        let heads = "-----BEGIN PRIVATE KEY-----é ".repeat(20_000);
+        assert!(secrets_in("a.js", &heads).is_empty());
+        assert_eq!(rules("a.js", &key), ["key"]);
+        assert_eq!(secrets_in("a.js", &key), [key.as_str()]);
+        assert_eq!(rules("a.js", &many), ["literal-password"]);
+        assert_eq!(secrets_in("a.js", &many).len(), 100_000);
+    }
+
+    #[test]
+    fn given_a_mark_before_the_first_line_when_a_key_stands_in_it_then_its_column_is_that_of_the_text() {
+        let key = "k = AKIAABCDEFGHIJKLMNOP\n";
+        for (text, column) in [(key.to_owned(), 5), (format!("\u{feff}{key}"), 5), (format!("\u{feff}é{key}"), 6)] {
+            let files = Files::from([("a.txt".to_owned(), text.clone().into())]);
+            let found = analyze(&files);
+            assert_eq!((found.len(), found[0].line, found[0].column), (1, 1, column), "{text:?}");
+        }
     }
 
     #[test]

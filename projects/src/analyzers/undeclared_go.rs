@@ -46,7 +46,7 @@ pub(super) fn undeclared(tool: &str, snapshot: &Snapshot<'_>) -> Vec<Finding> {
 }
 
 /// The words of each `go.mod`, by its folder with `/` at the end: whatever stands there may be a module that is there.
-fn modules(files: &Files) -> BTreeMap<String, Vec<String>> {
+pub(super) fn modules(files: &Files) -> BTreeMap<String, Vec<String>> {
     let read = |(path, content): (&String, &bytes::Bytes)| {
         let folder = path.strip_suffix("go.mod").filter(|folder| folder.is_empty() || folder.ends_with('/'))?;
         let said = std::str::from_utf8(content).ok()?;
@@ -59,7 +59,7 @@ fn modules(files: &Files) -> BTreeMap<String, Vec<String>> {
 }
 
 /// What the module calls itself.
-fn own_module(words: &[String]) -> Option<&str> {
+pub(super) fn own_module(words: &[String]) -> Option<&str> {
     let at = words.iter().position(|word| word == "module")?;
     words.get(at + 1).map(String::as_str)
 }
@@ -69,9 +69,19 @@ fn is_in(package: &str, module: &str) -> bool {
 }
 
 fn is_left_out(path: &str, source: &[u8]) -> bool {
+    is_outside(path) || is_conditional(source)
+}
+
+/// Whether Go passes over a file when it is asked for all packages, or it is another one's.
+pub(super) fn is_outside(path: &str) -> bool {
     let is_ignored = |part: &str| part == "testdata" || part.starts_with(['_', '.']);
+    is_vendored(path) || path.split('/').any(is_ignored)
+}
+
+/// Whether a file says for which builds it is.
+pub(super) fn is_conditional(source: &[u8]) -> bool {
     let has_constraint = |line: &str| line.starts_with("//go:build") || line.starts_with("// +build");
-    is_vendored(path) || path.split('/').any(is_ignored) || String::from_utf8_lossy(source).lines().any(has_constraint)
+    String::from_utf8_lossy(source).lines().any(has_constraint)
 }
 
 #[cfg(test)]

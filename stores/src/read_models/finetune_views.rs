@@ -70,7 +70,7 @@ pub struct DatasetView {
     pub duplicates: i64,
     /// Bytes of its examples.
     pub size_bytes: i64,
-    /// `{min, p50, p95, max, total}` in tokens of the base model.
+    /// `{min, p50, p95, max, total}` in tokens of the base model, and `{shared, widest, scored}` of a pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub tokens: Option<Value>,

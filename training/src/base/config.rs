@@ -129,7 +129,7 @@ mod tests {
             ..usual
         };
         largest.check().unwrap();
-        let load = Load { train: 1, held_out: 1, mean_tokens: 1.0, longest: u64::MAX };
+        let load = Load { train: 1, held_out: 1, mean_tokens: 1.0, longest: u64::MAX, widths: None };
         let plan = Plan { batch_size: 256, seq_len: 8192, ..Plan::default() };
         for gguf_bytes in [None, Some(1 << 50)] {
             let base = Measures { config: largest.clone(), gguf_bytes };

@@ -8,6 +8,7 @@ mod split;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+pub(crate) use parse::without_mark;
 pub use parse::{MAX_BYTES, MAX_EXAMPLES, MAX_LINE_BYTES, read};
 pub use runs::{OfRuns, read_of_runs};
 pub use split::Split;

@@ -43,9 +43,14 @@ impl Findings {
     }
 }
 
+/// A file without its byte order mark.
+pub(crate) fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(BOM).unwrap_or(bytes)
+}
+
 /// The lines of a file, counted from 1, without their ends and without a byte order mark.
 pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
-    let text = bytes.strip_prefix(BOM).unwrap_or(bytes);
+    let text = without_mark(bytes);
     (1..).zip(text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)))
 }
 
@@ -123,7 +128,11 @@ fn example(line: &[u8], format: Format) -> Result<(Example, Vec<String>), Fault>
     if text.contains('\0') {
         return Err(whole("holds a NUL character".to_owned()));
     }
-    let pairs: Pairs = serde_json::from_str(text).map_err(|error| whole(not_json(&error)))?;
+    let pairs: Pairs = serde_json::from_str(text).map_err(|error| {
+        // In a text it would be written \r, so that it can only stand between things.
+        let ends = if text.contains('\r') { "; a CR alone ends no line, LF or CRLF does" } else { "" };
+        whole(format!("{}{ends}", not_json(&error)))
+    })?;
     if let Some(key) = pairs.repeated() {
         return Err(whole(format!("has the key {key:?} twice")));
     }
@@ -142,7 +151,7 @@ fn example(line: &[u8], format: Format) -> Result<(Example, Vec<String>), Fault>
         }
         Format::Chat => (Example::Chat { messages: messages(&pairs)? }, &["messages"]),
     };
-    let names = pairs.0.iter().map(|(name, _)| name.as_str());
+    let names = pairs.all.iter().map(|(name, _)| name.as_str());
     let others = names.filter(|name| !fields.contains(name)).map(|name| name.chars().take(40).collect()).collect();
     Ok((example, others))
 }

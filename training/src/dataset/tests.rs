@@ -8,6 +8,7 @@ fn remarks(bytes: &[u8], format: Format) -> Vec<(String, String)> {
 #[test]
 fn given_lines_that_are_no_examples_then_each_is_named_with_its_field() {
     let long = format!("{{\"prompt\":\"{}\",\"completion\":\"a\"}}", "x".repeat(MAX_LINE_BYTES));
+    let deep = format!("{{\"prompt\":{}{}}}", "[".repeat(5000), "]".repeat(5000));
     for (line, place, part) in [
         ("{", "line 2", "not a JSON object"),
         ("[]", "line 2", "not a JSON object"),
@@ -22,6 +23,19 @@ fn given_lines_that_are_no_examples_then_each_is_named_with_its_field() {
         ("{\"prompt\":\"a\",\"completion\":\"b\\u0000\"}", "line 2.completion", "NUL"),
         ("{\"prompt\":\"a\",\"completion\":\"b\"} x", "line 2", "not a JSON object"),
         ("{'prompt':'a','completion':'b'}", "line 2", "not a JSON object"),
+        ("{\"prompt\":\"a\",\"completion\":\"b\",}", "line 2", "trailing comma"),
+        ("{\"prompt\":\"a\",\"completion\":\"b\",\"n\":1e999}", "line 2", "out of range"),
+        ("{\"prompt\":\"a\",\"completion\":\"b\",\"n\":{\"k\":1,\"k\":2}}", "line 2", "\"k\" twice"),
+        ("{\"prompt\":\"a\",\"completion\":\"b\",\"n\":[0,{\"k\":1,\"k\":2}]}", "line 2", "\"k\" twice"),
+        ("{\"prompt\":\"a\tb\",\"completion\":\"b\"}", "line 2", "control character"),
+        ("{\"Prompt\":\"a\",\"completion\":\"b\"}", "line 2.prompt", "missing"),
+        ("\u{feff}{\"prompt\":\"a\",\"completion\":\"b\"}", "line 2", "not a JSON object"),
+        (
+            "{\"prompt\":\"c\",\"completion\":\"d\"}\r{\"prompt\":\"e\",\"completion\":\"f\"}",
+            "line 2",
+            "a CR alone ends no line",
+        ),
+        (deep.as_str(), "line 2", "recursion limit"),
         (long.as_str(), "line 2", "more than"),
     ] {
         let file = format!("{{\"prompt\":\"a\",\"completion\":\"b\"}}\n{line}\n");
@@ -51,6 +65,8 @@ fn given_preferences_and_conversations_that_can_not_be_then_it_is_said_why() {
         ("[{\"role\":\"user\",\"content\":\"a\"}]", "does not end"),
         ("[{\"role\":\"robot\",\"content\":\"a\"}]", "role \"robot\""),
         ("[{\"content\":\"a\"}]", "no role"),
+        ("[\"a\"]", "no role"),
+        ("[{\"role\":\"assistant\",\"content\":null}]", "null, not a text"),
         ("[{\"role\":\"assistant\"}]", "no content"),
         ("[{\"role\":\"assistant\",\"content\":[\"a\"]}]", "a list"),
         ("[{\"role\":\"assistant\",\"content\":\"\"}]", "empty"),
@@ -62,6 +78,21 @@ fn given_preferences_and_conversations_that_can_not_be_then_it_is_said_why() {
         let found = remarks(format!("{{\"messages\":{messages}}}").as_bytes(), Format::Chat);
         assert!(found[0].0 == "line 1.messages" && found[0].1.contains(part), "{messages}: {found:?}");
     }
+}
+
+#[test]
+fn given_a_key_that_stands_twice_in_a_message_then_it_is_named_and_not_the_last_one_taken() {
+    let line = "{\"messages\":[{\"role\":\"user\",\"role\":\"assistant\",\"content\":\"a\"}]}";
+    let found = remarks(line.as_bytes(), Format::Chat);
+    assert_eq!(found, [("line 1".to_owned(), "has the key \"role\" twice".to_owned())]);
+}
+
+#[test]
+fn given_nothing_but_repeats_and_blank_lines_of_any_end_then_one_example_is_left() {
+    let line = "{\"prompt\":\"a\",\"completion\":\"b\"}";
+    let file = format!("\n \t\r\n{line}\r\n\r\n{line}\n{line}\r\n\n{line}");
+    let dataset = read(file.as_bytes(), Format::Sft).unwrap();
+    assert_eq!((dataset.examples.len(), dataset.duplicates, dataset.examples[0].0), (1, 3, 3));
 }
 
 #[test]

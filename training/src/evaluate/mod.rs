@@ -9,7 +9,7 @@ mod rouge;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::dataset::{DatasetError, MAX_TOLD, Remark, not_json};
+use crate::dataset::{DatasetError, MAX_TOLD, Remark, not_json, without_mark};
 
 pub use bertscore::{Baseline, Rarity, TokenText, bert_score};
 pub use ragas::{
@@ -100,7 +100,7 @@ pub fn samples(bytes: &[u8]) -> Result<Vec<Sample>, DatasetError> {
 fn read_lines<T>(bytes: &[u8], read: impl Fn(usize, &Value) -> Result<T, Remark>) -> Result<Vec<T>, DatasetError> {
     let mut found = Vec::new();
     let mut faults = DatasetError { errors: Vec::new(), total: 0 };
-    for (line, text) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+    for (line, text) in (1..).zip(without_mark(bytes).split(|byte| *byte == b'\n')) {
         if text.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
@@ -215,5 +215,7 @@ mod tests {
         ] {
             assert_eq!(samples(file).unwrap_err().errors[0].place(), place);
         }
+        let marked = b"\xef\xbb\xbf{\"prediction\":\"a\",\"reference\":\"b\"}\r\n";
+        assert_eq!(samples(marked).unwrap()[0].prediction, "a");
     }
 }

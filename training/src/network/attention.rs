@@ -10,7 +10,7 @@ use super::rope::Angles;
 use super::{PIECE, product, with_floats, with_three};
 
 /// Sequences that have so many scores in a head are worked on together: they are a few megabytes.
-const TOGETHER: usize = 256 * 256;
+pub(crate) const TOGETHER: usize = 256 * 256;
 
 /// Heads of queries, of keys and values, and numbers of a head.
 #[derive(Debug, Clone, Copy)]

@@ -22,6 +22,7 @@ mod passes;
 mod rope;
 mod sample;
 
+pub(crate) use attention::TOGETHER;
 pub(crate) use batch::Batch;
 pub(crate) use head::rows_together;
 pub(crate) use linear::AdapterWeights;

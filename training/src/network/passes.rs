@@ -135,8 +135,9 @@ impl Network {
     ) -> Result<(Vec<f32>, Gradients), TrainingError> {
         let pass = self.pass(batch)?;
         let adapters = Adapters { tracked: adapter.weights(true, dropout), plain: adapter.weights(false, dropout) };
-        let (steps, last) = self.forward(batch, &pass, &adapters, memory)?;
-        let last = Var::from_tensor(&last)?;
+        let (steps, output) = self.forward(batch, &pass, &adapters, memory)?;
+        let last = Var::from_tensor(&output)?;
+        drop(output);
         let hidden = self.scored(last.as_tensor(), batch)?;
         let wanted = Wanted::Gradients;
         let scores = self.operations.score(self.base.head(), &hidden.detach(), &batch.targets, wanted)?;
@@ -147,7 +148,7 @@ impl Network {
         let mut found: Vec<Option<Tensor>> = vec![None; adapter.variables().len()];
         // What comes out of a store may hold on to everything that it was computed from; detached, it does not.
         let mut gradient = pull(&hidden, &upper)?.remove(last.as_tensor()).map(|gradient| gradient.detach());
-        drop((hidden, last));
+        drop((hidden, last, slopes, upper));
         for (number, step) in steps.into_iter().enumerate().rev() {
             let Some(upper) = gradient.take() else { break };
             let pulled = self.back(number, step, &upper, (&pass, &adapters, adapter))?;

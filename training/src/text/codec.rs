@@ -40,30 +40,6 @@ pub struct EncodedPair {
     pub rejected: Encoded,
 }
 
-/// How long the examples of a dataset are, in tokens of a model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lengths {
-    /// The shortest.
-    pub min: u64,
-    /// Half are no longer.
-    pub p50: u64,
-    /// 95 of 100 are no longer.
-    pub p95: u64,
-    /// The longest.
-    pub max: u64,
-    /// All together.
-    pub total: u64,
-}
-
-impl Lengths {
-    /// Of the lengths of examples; `None` without any.
-    pub fn of(mut lengths: Vec<u64>) -> Option<Self> {
-        lengths.sort_unstable();
-        let at = |part: usize| lengths.get((lengths.len().saturating_sub(1)) * part / 100).copied();
-        Some(Self { min: at(0)?, p50: at(50)?, p95: at(95)?, max: at(100)?, total: lengths.iter().sum() })
-    }
-}
-
 /// A model's tokenizer and chat template.
 #[derive(Debug, Clone)]
 pub struct TextCodec {
@@ -172,17 +148,16 @@ impl TextCodec {
         }
     }
 
-    /// Tokens of an example, prompts and answers together; of a preference, of its longer answer.
-    pub fn length(&self, example: &Example) -> Result<u64, String> {
-        let tokens = match example {
-            Example::Sft { prompt, completion } => self.completion(prompt, completion)?.ids.len(),
+    /// The sequences of an example: one, or those of the better and the worse answer of a preference.
+    pub fn sequences(&self, example: &Example) -> Result<Vec<Encoded>, String> {
+        Ok(match example {
+            Example::Sft { prompt, completion } => vec![self.completion(prompt, completion)?],
             Example::Dpo { prompt, chosen, rejected } => {
-                let pair = self.pair(prompt, chosen, rejected)?;
-                pair.chosen.ids.len().max(pair.rejected.ids.len())
+                let EncodedPair { chosen, rejected } = self.pair(prompt, chosen, rejected)?;
+                vec![chosen, rejected]
             }
-            Example::Chat { messages } => self.conversation(messages)?.ids.len(),
-        };
-        Ok(tokens as u64)
+            Example::Chat { messages } => vec![self.conversation(messages)?],
+        })
     }
 }
 

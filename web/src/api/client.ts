@@ -55,9 +55,17 @@ export class ApiError extends Error {
 
 /** Nobody answers. */
 export class Offline extends Error {
-	constructor() {
-		super("the backend is offline");
+	constructor(message = "the backend is offline") {
+		super(message);
 		this.name = "Offline";
+	}
+}
+
+/** Nobody has answered for so long: the backend is away, or at work on it still. */
+export class TimedOut extends Offline {
+	constructor(timeoutMs: number) {
+		super(`the backend did not answer within ${timeoutMs / 1_000} s`);
+		this.name = "TimedOut";
 	}
 }
 
@@ -86,27 +94,29 @@ type Options = {
 
 /** One call. Throws {@link ApiError} or {@link Offline}; an abort is thrown on as it is. */
 export async function call<T>(path: string, options: Options = {}): Promise<T> {
-	const timeout = AbortSignal.timeout(options.timeoutMs ?? TIMEOUT_MS);
+	const timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
+	const timeout = AbortSignal.timeout(timeoutMs);
 	const signal = options.signal ? AbortSignal.any([options.signal, timeout]) : timeout;
 	const headers: Record<string, string> = { accept: "application/json" };
 	if (options.body !== undefined) headers["content-type"] = "application/json";
 	if (options.key) headers["idempotency-key"] = options.key;
 	if (options.background) headers.prefer = "respond-async";
-	let response: Response;
+	let [status, text] = [0, ""];
 	try {
-		response = await fetch(API_BASE + path, {
+		const response = await fetch(API_BASE + path, {
 			method: options.method ?? "GET",
 			headers,
 			body: options.form ?? (options.body === undefined ? undefined : JSON.stringify(options.body)),
 			signal,
 		});
+		status = response.status;
+		// The connection may be lost, and the time be over, in the middle of an answer as well.
+		text = await response.text();
 	} catch (error) {
 		if (options.signal?.aborted) throw error;
-		throw new Offline();
+		throw timeout.aborted ? new TimedOut(timeoutMs) : new Offline();
 	}
-	if (response.status === 401) onUnauthorized();
-	if (!response.ok) throw refusal(response.status, await response.text().catch(() => ""));
-	return (response.status === 204 ? undefined : await response.json()) as T;
+	return answered<T>(status, text);
 }
 
 type Sending = {
@@ -126,15 +136,29 @@ export function send<T>(path: string, form: FormData, { key, timeoutMs, onSent }
 		request.setRequestHeader("idempotency-key", key);
 		request.upload.onprogress = ({ loaded, total }) => onSent(total > 0 ? loaded / total : 0);
 		request.onerror = () => reject(new Offline());
-		request.ontimeout = () => reject(new Offline());
+		request.ontimeout = () => reject(new TimedOut(timeoutMs));
 		request.onload = () => {
-			const { status, responseText } = request;
-			if (status === 401) onUnauthorized();
-			if (status < 200 || status > 299) reject(refusal(status, responseText));
-			else resolve(JSON.parse(responseText) as T);
+			try {
+				resolve(answered<T>(request.status, request.responseText));
+			} catch (error) {
+				reject(error);
+			}
 		};
 		request.send(form);
 	});
+}
+
+/** What the server has answered; throws {@link ApiError} where it refuses, or where it is not the API that answers. */
+function answered<T>(status: number, text: string): T {
+	if (status === 401) onUnauthorized();
+	if (status < 200 || status > 299) throw refusal(status, text);
+	if (status === 204) return undefined as T;
+	try {
+		return JSON.parse(text) as T;
+	} catch {
+		const hint = "is there something else between this page and riverrun?";
+		throw new ApiError(status, "unreadable", `the server answered ${status} with what is no JSON`, hint);
+	}
 }
 
 function refusal(status: number, text: string): ApiError {

@@ -1,11 +1,12 @@
 "use client";
 
-import { useCallback, useEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useState } from "react";
 import { useSession } from "@/session/store";
-import { call, Offline } from "./client";
+import { ApiError, call, Offline } from "./client";
+import { keepReading } from "./reading";
 
 export type Polled<T> = {
-	/** The last answer; kept while the backend is away. */
+	/** The last answer; kept while the backend is away, but not where it is refused. */
 	data: T | null;
 	error: unknown;
 	/** Nobody answered the last time. */
@@ -18,7 +19,6 @@ export function usePolled<T>(path: string | null, everyMs: number): Polled<T> {
 	const [data, setData] = useState<T | null>(null);
 	const [error, setError] = useState<unknown>(null);
 	const [round, setRound] = useState(0);
-	const failures = useRef(0);
 	const session = useSession((s) => s.round);
 
 	// biome-ignore lint/correctness/useExhaustiveDependencies: another path starts from nothing
@@ -30,28 +30,20 @@ export function usePolled<T>(path: string | null, everyMs: number): Polled<T> {
 	// biome-ignore lint/correctness/useExhaustiveDependencies: `round` and a new session ask for a new reading
 	useEffect(() => {
 		if (path === null) return;
-		const abort = new AbortController();
-		let timer: ReturnType<typeof setTimeout> | undefined;
-		const read = async () => {
+		return keepReading(async (signal) => {
 			try {
-				const answer = await call<T>(path, { signal: abort.signal });
-				failures.current = 0;
+				const answer = await call<T>(path, { signal });
 				setData(answer);
 				setError(null);
+				return true;
 			} catch (problem) {
-				if (abort.signal.aborted) return;
-				failures.current += 1;
+				if (signal.aborted) return false;
 				setError(problem);
+				// Whoever signed in may not see what the one before was shown.
+				if (problem instanceof ApiError && problem.status === 403) setData(null);
+				return false;
 			}
-			if (abort.signal.aborted) return;
-			const pause = failures.current > 0 ? Math.min(1_000 * 2 ** (failures.current - 1), 8_000) : everyMs;
-			timer = setTimeout(read, document.hidden ? pause * 4 : pause);
-		};
-		void read();
-		return () => {
-			abort.abort();
-			clearTimeout(timer);
-		};
+		}, everyMs);
 	}, [path, everyMs, round, session]);
 
 	const refresh = useCallback(() => setRound((n) => n + 1), []);

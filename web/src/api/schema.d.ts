@@ -2729,7 +2729,7 @@ export interface components {
              * @description Bytes of its examples.
              */
             size_bytes: number;
-            /** @description `{min, p50, p95, max, total}` in tokens of the base model. */
+            /** @description `{min, p50, p95, max, total}` in tokens of the base model, and `{shared, widest, scored}` of a pass. */
             tokens?: Record<string, never> | null;
             /**
              * Format: int64
@@ -3302,10 +3302,15 @@ export interface components {
         HealthStatus: "ok" | "degraded";
         /** @description Whether everything needed is there. */
         HealthView: {
-            /** @description Records that each worker has still to handle. */
+            /** @description Records that each worker had still to handle. */
             lag: {
                 [key: string]: number;
             };
+            /**
+             * Format: date-time
+             * @description When it was looked at all this; whoever waits for a lag of zero goes by an answer that is newer than what it waits for.
+             */
+            measured_at: string;
             /** @description Everything that the program leans on. */
             services: components["schemas"]["ServiceView"][];
             /** @description `degraded` when a required service is not up. */
@@ -3326,10 +3331,10 @@ export interface components {
         ImporterView: {
             /** @description Its path. */
             file: string;
-            /** @description In order, each once. */
+            /** @description In order, each once; of Go the folders of packages, with `/` at their ends. */
             imports: string[];
         };
-        /** @description Which files of a project import which when they are loaded: of Python, JavaScript and TypeScript. */
+        /** @description Which files of a project import which: of Python, JavaScript and TypeScript when they are loaded, of Rust and Go at all. */
         ImportsView: {
             /**
              * Format: int64
@@ -4259,7 +4264,7 @@ export interface components {
                  * @description Bytes of its examples.
                  */
                 size_bytes: number;
-                /** @description `{min, p50, p95, max, total}` in tokens of the base model. */
+                /** @description `{min, p50, p95, max, total}` in tokens of the base model, and `{shared, widest, scored}` of a pass. */
                 tokens?: Record<string, never> | null;
                 /**
                  * Format: int64

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { ApiError, Offline, send, whenUnauthorized } from "./client";
+import { ApiError, call, Offline, send, TimedOut, whenUnauthorized } from "./client";
 
 /** As a browser's, as far as it is used; each is driven by the test. */
 class Request {
@@ -70,4 +70,41 @@ test.each(["onerror", "ontimeout"] as const)("given nobody who answers (%s), the
 	const sent = begin();
 	Request.last[how]();
 	await expect(sent).rejects.toBeInstanceOf(Offline);
+});
+
+const NO_JSON = ["", "<html>signed out</html>", '{"id":'];
+
+test.each(NO_JSON)(
+	"given an answer of something else than the API, %j, then that is said and nothing waits on",
+	async (body) => {
+		const words = { status: 200, code: "unreadable", message: "the server answered 200 with what is no JSON" };
+		const sent = begin();
+		Request.last.answers(200, body);
+		await expect(sent).rejects.toMatchObject(words);
+		vi.stubGlobal("fetch", async () => new Response(body));
+		await expect(call("/runs")).rejects.toMatchObject(words);
+	},
+);
+
+test("given an answer without words, then there is none", async () => {
+	vi.stubGlobal("fetch", async () => new Response(null, { status: 204 }));
+	expect(await call("/auth/session", { method: "DELETE" })).toBeUndefined();
+});
+
+test("given a connection that is lost in the middle of an answer, then the backend is offline", async () => {
+	const cut = new ReadableStream({ pull: (controller) => controller.error(new TypeError("network error")) });
+	vi.stubGlobal("fetch", async () => new Response(cut));
+	await expect(call("/runs")).rejects.toBeInstanceOf(Offline);
+});
+
+test("given a server that takes too long, then it is said for how long it was waited", async () => {
+	vi.stubGlobal("fetch", (_: string, { signal }: RequestInit) => {
+		return new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+	});
+	const late = call("/runs", { timeoutMs: 10 });
+	await expect(late).rejects.toBeInstanceOf(TimedOut);
+	await expect(late).rejects.toMatchObject({ message: "the backend did not answer within 0.01 s" });
+	const sent = begin();
+	Request.last.ontimeout();
+	await expect(sent).rejects.toBeInstanceOf(TimedOut);
 });

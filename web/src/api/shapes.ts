@@ -100,6 +100,9 @@ export type AnalysisSummary = Known<Schemas["AnalysisView"], { by_severity: BySe
 export type TrendView = Known<Schemas["TrendView"], { new: FindingView[]; fixed: FindingView[] }>;
 export type ProjectFile = Schemas["ProjectFileView"];
 export type FileText = Schemas["FileTextView"];
+export type ImproveBody = Schemas["ImproveBody"];
+export type TestRun = Schemas["TestRunView"];
+export type TestRuns = Schemas["TestRunsView"];
 export type ProposalAccepted = Schemas["ProposalAccepted"];
 export type ProposalView = Known<
 	Schemas["ProposalView"],

@@ -19,12 +19,13 @@ const LONGEST_PAUSE_MS = 8_000;
 /** Closes after which another attempt is of no use: bad message, policy. */
 const FINAL_CLOSES = new Set([1007, 1008]);
 
-/** Starts following; the returned function lets go. */
+/** Starts following; the returned function lets go, and nothing is told behind it. */
 export function followSocket<M>({ path, onMessage, isLast, onConnection, onRefused }: Handlers<M>): () => void {
 	let socket: WebSocket | null = null;
 	let timer: ReturnType<typeof setTimeout> | undefined;
 	let pause = FIRST_PAUSE_MS;
 	let done = false;
+	let released = false;
 
 	const connect = () => {
 		socket = new WebSocket(socketUrl(path()));
@@ -42,6 +43,7 @@ export function followSocket<M>({ path, onMessage, isLast, onConnection, onRefus
 			}
 		};
 		socket.onclose = (event) => {
+			if (released) return;
 			onConnection(false);
 			if (done) return;
 			if (FINAL_CLOSES.has(event.code)) {
@@ -57,6 +59,7 @@ export function followSocket<M>({ path, onMessage, isLast, onConnection, onRefus
 	connect();
 	return () => {
 		done = true;
+		released = true;
 		clearTimeout(timer);
 		socket?.close();
 	};

@@ -26,6 +26,7 @@ import { autosave } from "./autosave";
 import { Beginnings } from "./Beginnings";
 import { meant, reachOf, type Start, snapRadius } from "./connecting";
 import { type CanvasDocument, type CanvasNode, nodeOf, refusal } from "./document";
+import { isDraft, readDragged } from "./dragged";
 import { regrouped } from "./groups";
 import { Inspector } from "./Inspector";
 import { Kept } from "./Kept";
@@ -35,7 +36,7 @@ import { type FlowNode, NODE_TYPES } from "./nodes";
 import { drawnOf, isFar } from "./nodes/far";
 import { SIZES } from "./nodes/sizes";
 import { noticeMs } from "./notices";
-import { DRAG_TYPE, Palette, readDragged } from "./Palette";
+import { Palette } from "./Palette";
 import { Search } from "./Search";
 import { useCanvas } from "./store";
 import { Toolbar } from "./Toolbar";
@@ -151,9 +152,13 @@ function Workspace() {
 			void takeFile(file);
 			return;
 		}
-		const node = readDragged(event.dataTransfer);
-		if (!node) return;
+		if (!isDraft(event.dataTransfer)) return;
 		event.preventDefault();
+		const node = readDragged(event.dataTransfer);
+		if (!node) {
+			say("what was dropped is no node");
+			return;
+		}
 		const { x, y } = flow.screenToFlowPosition({ x: event.clientX, y: event.clientY });
 		add({ ...node, x, y } as Omit<CanvasNode, "id">);
 	};
@@ -212,8 +217,8 @@ function Workspace() {
 						onDelete={({ nodes: gone, edges: cut }) => remove([...gone, ...cut].map((one) => one.id))}
 						onDrop={drop}
 						onDragOver={(event) => {
-							const { types } = event.dataTransfer;
-							if (types.includes(DRAG_TYPE) || types.includes("Files")) event.preventDefault();
+							const { dataTransfer } = event;
+							if (isDraft(dataTransfer) || dataTransfer.types.includes("Files")) event.preventDefault();
 						}}
 						deleteKeyCode={["Delete", "Backspace"]}
 						multiSelectionKeyCode={["Shift", "Meta", "Control"]}

@@ -10,22 +10,14 @@ import type { Items } from "@/api/shapes";
 import { Button, IconButton, Input, Loading, Refused } from "@/ui";
 import { count } from "@/ui/words";
 import type { CanvasNode } from "./document";
+import { DRAG_TYPE, type Draft } from "./dragged";
 import { SIZES } from "./nodes/sizes";
 import { freePlace } from "./place";
 import { useCanvas } from "./store";
 
-export const DRAG_TYPE = "application/x-riverrun-node";
 const EVERY_MS = 15_000;
 /** How far from the corner of what is seen a node is put that was not dragged. */
 const MARGIN_PX = 40;
-
-type Draft = Omit<CanvasNode, "id" | "x" | "y">;
-
-/** The node that is dragged in from the palette, if that is what is dragged. */
-export function readDragged(data: DataTransfer): Draft | null {
-	const text = data.getData(DRAG_TYPE);
-	return text ? (JSON.parse(text) as Draft) : null;
-}
 
 /** What can be put on the canvas, from the live API. Empty while the backend is away. */
 export function Palette() {

@@ -19,7 +19,7 @@ import {
 } from "lucide-react";
 import { useRef, useState } from "react";
 import { isGoing, useRuns } from "@/runs/store";
-import { Button, Dialog, IconButton, Input, Menu } from "@/ui";
+import { Button, Dialog, IconButton, Input, Menu, SettledInput } from "@/ui";
 import { download } from "@/ui/download";
 import { Beginnings } from "./Beginnings";
 import { type Alignment, type Axis, emptyCanvas } from "./document";
@@ -44,7 +44,7 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 	const document = useCanvas((s) => s.history.present);
 	const past = useCanvas((s) => s.history.past.length);
 	const future = useCanvas((s) => s.history.future.length);
-	const { undo, redo, group, ungroup, arrange, copy, paste, edit, replace, say } = useCanvas.getState();
+	const { undo, redo, group, ungroup, arrange, copy, paste, edit, nudge, replace, say } = useCanvas.getState();
 	const file = useRef<HTMLInputElement>(null);
 	const [dialog, setDialog] = useState<"templates" | "keys" | null>(null);
 
@@ -66,18 +66,17 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 				className="min-w-0 max-w-44 grow basis-24 border-transparent font-semibold max-lg:max-w-32"
 				value={document.name}
 				maxLength={120}
-				onChange={(event) => edit((now) => ({ ...now, name: event.target.value }))}
+				onChange={({ target }) => nudge("name of the canvas", (now) => ({ ...now, name: target.value }))}
 			/>
-			<Input
+			<SettledInput
 				aria-label="namespace"
 				title="The namespace whose tools and collections are used"
 				className="w-28! font-mono text-xs max-lg:w-24!"
-				defaultValue={document.namespace}
-				key={document.namespace}
-				onBlur={(event) => {
-					const namespace = event.target.value.trim();
-					if (/^[a-z0-9][a-z0-9-]{0,62}$/.test(namespace)) edit((now) => ({ ...now, namespace }));
-					else say("a namespace is 1 to 63 of a-z, 0-9 and -");
+				value={document.namespace}
+				onSettle={(namespace) => {
+					if (/^[a-z0-9][a-z0-9-]{0,62}$/.test(namespace)) return edit((now) => ({ ...now, namespace }));
+					say("a namespace is 1 to 63 of a-z, 0-9 and -");
+					return false;
 				}}
 			/>
 			<IconButton label="undo" disabled={past === 0} onClick={undo}>

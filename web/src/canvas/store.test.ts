@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { Offline } from "@/api/client";
 import { unknownRun } from "@/runs/fold";
 import { useRuns } from "@/runs/store";
 import { type CanvasNode, emptyCanvas } from "./document";
@@ -209,9 +210,57 @@ describe("given a canvas with rows of agents, when all is run", () => {
 		expect(asked.map(({ key }) => key).sort()).toEqual(Object.values(chains).sort());
 	});
 
+	test("then an agent whose run is being started or goes on is not started once more, by whatever it is asked", async () => {
+		const first = canvas().run("b");
+		await Promise.all([canvas().run("b"), canvas().run("a"), first]);
+		expect(asked.map(({ names }) => names)).toEqual([["A", "B"]]);
+		expect(canvas().notice).toBe("A runs already: stop it first");
+
+		const run = { ...unknownRun("run_B"), connected: false, refused: false };
+		// What was asked of it last was refused, which does not end it.
+		useRuns.setState({ runs: { run_B: { ...run, problem: "the backend is offline" } } });
+		await canvas().run("b");
+		expect(asked).toHaveLength(1);
+		useRuns.setState({ runs: { run_B: { ...run, problem: "there is no such run", refused: true } } });
+		await canvas().run("b");
+		expect(asked).toHaveLength(2);
+	});
+
+	test.each([
+		["one agent", () => canvas().run("b")],
+		["all", () => canvas().runAll()],
+	])("then a start of %s that nobody answered is asked for under its key again, and no other is", async (_, begin) => {
+		let isAway = true;
+		const answered = useRuns.getState().start;
+		useRuns.setState({
+			start: async (chain, key) => {
+				const started = await answered(chain, key);
+				if (isAway) throw new Offline();
+				return started;
+			},
+		});
+		const keys = () => asked.splice(0).map(({ key }) => key);
+		await begin();
+		const first = keys();
+		expect(Object.values(canvas().problems)[0]).toBe("the backend is offline");
+		await begin();
+		expect(keys()).toEqual(first);
+		// Another task is another start, and so is the same one after an answer.
+		canvas().change("a", { task: "do something else" });
+		await begin();
+		const second = keys();
+		expect(second[0]).not.toBe(first[0]);
+		isAway = false;
+		await begin();
+		expect(keys()).toEqual(second);
+		useCanvas.setState({ runOf: {} });
+		await begin();
+		expect(keys().filter((key) => second.includes(key))).toEqual([]);
+	});
+
 	test("then stop all stops what goes on, and nothing that has ended", async () => {
 		await canvas().runAll();
-		const run = { connected: true, problem: null };
+		const run = { connected: true, problem: null, refused: false };
 		useRuns.setState({
 			runs: {
 				run_A: { ...unknownRun("run_A"), ...run },

@@ -3,7 +3,7 @@
 /** The canvas on the screen: the document with its history, what is selected, and which run belongs to which node. */
 
 import { create } from "zustand";
-import { type CanvasEntry, describe } from "@/api/client";
+import { type CanvasEntry, describe, Offline } from "@/api/client";
 import { isGoing, useRuns } from "@/runs/store";
 import {
 	type AgentData,
@@ -29,7 +29,7 @@ import {
 } from "./document";
 import * as history from "./history";
 import { keyOf } from "./kept";
-import { named, namedApart, partNames } from "./names";
+import { named, namedApart, nameOf, partNames } from "./names";
 import { chainTo, notRunnable, rowOf } from "./plan";
 import { type Aside, adopted, begun, NOTHING_RAN, type Ran, refused, settled, sheetOf } from "./ran";
 import { type Reopened, readSaved } from "./saved";
@@ -39,6 +39,8 @@ const COPY_OFFSET = 32;
 /** What the key of a start begins with that is for a whole row, however many ends it has. */
 const WHOLE_ROW = "row-";
 let burst: history.Burst<CanvasDocument> | null = null;
+/** Last node of a row → its start that nobody answered. It may be under way: the same row is asked for under the same key again. */
+const unanswered = new Map<string, { key: string; asked: string }>();
 let loaded = false;
 let sheets = 0;
 
@@ -114,15 +116,25 @@ export const useCanvas = create<CanvasState>((set, get) => {
 	/** Starts a chain, which the server then carries on: a start that is repeated under its key starts nothing. */
 	const begin = async (id: string, chain: string, row = rowFor(id, chain)) => {
 		const sheet = sheetOf(present());
+		const asked = rowOf(present(), row);
 		ran(sheet, (now) => begun(now, id, chain));
+		unanswered.delete(id);
 		try {
-			const runs = await useRuns.getState().start(rowOf(present(), row), chain);
+			const runs = await useRuns.getState().start(asked, chain);
 			const started = [...partNames(row)].flatMap(([node, name]) => (runs[name] ? [[node, runs[name]] as const] : []));
 			ran(sheet, (now) => started.reduce((sum, [node, runId]) => adopted(sum, node, runId), now));
 		} catch (error) {
+			if (error instanceof Offline) unanswered.set(id, { key: chain, asked: JSON.stringify(asked) });
 			ran(sheet, (now) => refused(now, id, describe(error)));
 		}
 		ran(sheet, (now) => settled(now, id));
+	};
+	/** The key of a start: the one of the same start before, if nobody answered that. */
+	const keyFor = (row: AgentNode[], prefix = "") => {
+		const before = unanswered.get(row.at(-1)?.id ?? "");
+		const isSame = before?.key.startsWith(WHOLE_ROW) === (prefix === WHOLE_ROW);
+		if (before && isSame && before.asked === JSON.stringify(rowOf(present(), row))) return before.key;
+		return prefix + crypto.randomUUID();
 	};
 	/** The nodes that a run goes on for, or a start is under way for. */
 	const busyNodes = (): Set<string> => {
@@ -324,12 +336,17 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			const document = present();
 			const node = nodeOf(document, id);
 			if (node?.kind !== "agent") return;
+			// A second click before the first answer, a key that is held down, or the button in the settings: one run is enough.
+			if (busyNodes().has(id)) {
+				set({ notice: `${nameOf(node)} runs already: stop it first` });
+				return;
+			}
 			const reason = notRunnable(document, node);
 			if (reason) {
 				ran(sheetOf(document), (now) => refused(now, id, reason));
 				return;
 			}
-			await begin(id, crypto.randomUUID());
+			await begin(id, keyFor(chainTo(document, id)));
 		},
 
 		async stop(id) {
@@ -348,7 +365,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			}
 			set({ notice: told(started, rows.length - started.length, idle.length) });
 			// All of them are marked as starting before the first answer is there.
-			await Promise.all(started.map((row) => begin(row.at(-1)?.id ?? "", WHOLE_ROW + crypto.randomUUID(), row)));
+			await Promise.all(started.map((row) => begin(row.at(-1)?.id ?? "", keyFor(row, WHOLE_ROW), row)));
 		},
 
 		async stopAll() {
@@ -362,6 +379,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			const sheet = sheetOf(present());
 			try {
 				const made = await useRuns.getState().fork(runId, seq);
+				useRuns.getState().follow(made);
 				ran(sheet, (now) => adopted(now, id, made));
 			} catch (error) {
 				ran(sheet, (now) => refused(now, id, describe(error)));

@@ -6,7 +6,7 @@ import { ApiError, type CollectionView, type DocumentView } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { DeletionView, Items, Page } from "@/api/shapes";
 import { homeNamespace, useSession } from "@/session/store";
-import { Button, Empty, Field, Input, Loading, Panel, Status, Table } from "@/ui";
+import { Button, Empty, Field, Loading, Panel, SettledInput, Status, Table } from "@/ui";
 import { count, moment } from "@/ui/words";
 import { DocumentDialog } from "./DocumentDialog";
 import { Remove, Removed } from "./Remove";
@@ -35,11 +35,11 @@ export function Collections() {
 			<div className="space-y-3">
 				<Panel title="Collections">
 					<Field label="namespace">
-						<Input
-							key={home}
-							defaultValue={namespace}
-							onBlur={(event) => {
-								setNamespace(event.target.value.trim() || home);
+						<SettledInput
+							value={namespace}
+							fallback={home}
+							onSettle={(next) => {
+								setNamespace(next);
 								setChosen(null);
 							}}
 						/>

@@ -69,7 +69,7 @@ export function Upload({
 					</div>
 				)}
 				<Alert>{problem}</Alert>
-				{ingest && <Progress id={ingest} onDone={onDone} />}
+				{ingest && <Progress key={ingest} id={ingest} onDone={onDone} />}
 			</div>
 		</Panel>
 	);

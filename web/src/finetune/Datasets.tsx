@@ -5,7 +5,7 @@ import { ApiError, call, describe, type FieldError } from "@/api/client";
 import type { Polled } from "@/api/polling";
 import type { DatasetFormat, DatasetView, Page } from "@/api/shapes";
 import { Alert, Button, Empty, Field, FileInput, Input, Loading, Panel, Select } from "@/ui";
-import { bytes, number } from "@/ui/words";
+import { bytes, count, number } from "@/ui/words";
 
 const FORMATS: { value: DatasetFormat; label: string }[] = [
 	{ value: "sft", label: "sft: prompt, completion" },
@@ -35,7 +35,7 @@ export function Datasets({ page }: { page: Polled<Page<DatasetView>> }) {
 						)}
 						{one.warnings.length > 0 && (
 							<details className="text-warn text-xs">
-								<summary className="py-1.5">{one.warnings.length} warnings</summary>
+								<summary className="py-1.5">{count(one.warnings.length, "warning")}</summary>
 								<ul>
 									{one.warnings.slice(0, MOST_SHOWN).map((warning) => (
 										<li key={`${warning.line} ${warning.reason}`}>

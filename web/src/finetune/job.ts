@@ -16,6 +16,8 @@ export function useJob(id: string): FollowedJob {
 	const [live, setLive] = useState<LiveJob>(NO_JOB);
 	const [connected, setConnected] = useState(false);
 	const [problem, setProblem] = useState<string | null>(null);
+	/** Why the job could not be read; its stream may know it before that. */
+	const [unread, setUnread] = useState<string | null>(null);
 
 	useEffect(() => {
 		let waiting: JobMessage[] = [];
@@ -31,7 +33,7 @@ export function useJob(id: string): FollowedJob {
 		// The stream may say only what happens from now on; what the job is, is asked for.
 		call<JobView>(`/finetune/jobs/${encodeURIComponent(id)}`, { signal: abort.signal })
 			.then((job) => setLive((now) => (now.job ? now : { ...now, job })))
-			.catch((error) => !abort.signal.aborted && setProblem(describe(error)));
+			.catch((error) => !abort.signal.aborted && setUnread(describe(error)));
 		const stop = followSocket<JobMessage>({
 			path: () => `/ws/finetune/${encodeURIComponent(id)}?after=${seq}`,
 			isLast: (message) => message.type === "final",
@@ -59,5 +61,5 @@ export function useJob(id: string): FollowedJob {
 		}
 	}, [id]);
 
-	return { ...live, connected, problem, cancel };
+	return { ...live, connected, problem: problem ?? (live.job ? null : unread), cancel };
 }

@@ -3,14 +3,13 @@
 import { useEffect, useState } from "react";
 import { call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import type { FileChanged, FileText, Page, ProjectFile, ProposalAccepted, ProposalView } from "@/api/shapes";
-import { Alert, Button, Empty, Field, Input, Loading, Panel, Select, Status } from "@/ui";
+import type { FileChanged, FileText, Page, ProposalView, TestRun, TestRuns } from "@/api/shapes";
+import { Alert, Button, Empty, Field, Loading, Panel, Select, Status } from "@/ui";
 import { count, moment, number } from "@/ui/words";
+import { Ask } from "./Ask";
 import { Diff } from "./Diff";
 import { usePathOf } from "./namespace";
 import type { PathOf } from "./paths";
-
-const PATIENCE_MS = 15 * 60_000;
 
 type Props = { id: string; file: string; onFile: (file: string) => void };
 
@@ -46,68 +45,6 @@ export function Improve({ id, file, onFile }: Props) {
 			)}
 			{shown && <Proposal key={shown} pathOf={pathOf} id={shown} onChanged={proposals.refresh} />}
 		</div>
-	);
-}
-
-function Ask({
-	pathOf,
-	file,
-	onFile,
-	onProposed,
-}: {
-	pathOf: PathOf;
-	file: string;
-	onFile: (file: string) => void;
-	onProposed: (id: string) => void;
-}) {
-	const files = usePolled<Page<ProjectFile>>(pathOf("/files", { limit: "500" }), 60_000);
-	const [instruction, setInstruction] = useState("");
-	const [asking, setAsking] = useState(false);
-	const [problem, setProblem] = useState<string | null>(null);
-	const ask = async () => {
-		setAsking(true);
-		setProblem(null);
-		try {
-			const body = { file: file.trim(), ...(instruction.trim() ? { instruction: instruction.trim() } : {}) };
-			const key = crypto.randomUUID();
-			const options = { method: "POST", body, key, background: true, timeoutMs: PATIENCE_MS };
-			const proposal = await call<ProposalAccepted>(pathOf("/improve"), options);
-			onProposed(proposal.proposal_id);
-		} catch (error) {
-			setProblem(describe(error));
-		} finally {
-			setAsking(false);
-		}
-	};
-	return (
-		<Panel title="Improve a file">
-			<form
-				aria-label="improve a file"
-				className="grid gap-2 md:grid-cols-[1fr_1fr_auto] md:items-end"
-				onSubmit={(event) => {
-					event.preventDefault();
-					void ask();
-				}}
-			>
-				<Field label="file">
-					<Input list="project-files" value={file} onChange={(event) => onFile(event.target.value)} />
-					<datalist id="project-files">
-						{files.data?.items.map((one) => (
-							<option key={one.path} value={one.path}>
-								{one.findings} findings
-							</option>
-						))}
-					</datalist>
-				</Field>
-				<Field label="what to do; its findings, when empty">
-					<Input value={instruction} onChange={(event) => setInstruction(event.target.value)} />
-				</Field>
-				<Button type="submit" tone="accent" disabled={asking || !file.trim()}>
-					{asking ? "The model writes…" : "Propose"}
-				</Button>
-			</form>
-			<Alert>{problem}</Alert>
-		</Panel>
 	);
 }
 
@@ -148,6 +85,7 @@ function Proposal({ pathOf, id, onChanged }: { pathOf: PathOf; id: string; onCha
 				)}
 			</p>
 			{data.note && <p className="break-words text-soft">{data.note}</p>}
+			{data.tests && <Tests of={data.tests} />}
 			<Alert>{problem}</Alert>
 			{data.diff && <Diff diff={data.diff} />}
 			<div className="mt-3 flex gap-2">
@@ -166,5 +104,34 @@ function Proposal({ pathOf, id, onChanged }: { pathOf: PathOf; id: string; onCha
 				)}
 			</div>
 		</Panel>
+	);
+}
+
+/** What the project's own tests said before and after a rewrite. */
+function Tests({ of: { command, before, after } }: { of: TestRuns }) {
+	return (
+		<section aria-label="tests" className="my-2">
+			<h3 className="break-all font-mono text-xs">{command.join(" ")}</h3>
+			<TestsOnce when="before" run={before} />
+			<TestsOnce when="after" run={after} />
+		</section>
+	);
+}
+
+function TestsOnce({ when, run }: { when: string; run: TestRun }) {
+	return (
+		<details>
+			<summary className="cursor-pointer py-1.5 text-xs">
+				{when}: <Status of={run.passed ? "passed" : "failed"} />{" "}
+				<span className="text-soft">
+					{run.exit_code == null ? "ended without an exit code" : `exit code ${run.exit_code}`}
+					{`, ${number(run.took_ms)} ms`}
+				</span>
+			</summary>
+			{/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
+			<pre tabIndex={0} className="max-h-60 overflow-auto whitespace-pre-wrap break-words font-mono text-xs">
+				{run.output || "It wrote nothing."}
+			</pre>
+		</details>
 	);
 }

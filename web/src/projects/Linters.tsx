@@ -1,6 +1,6 @@
 "use client";
 
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import { call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { Items, ProjectTool } from "@/api/shapes";
@@ -19,6 +19,8 @@ export function Linters() {
 	const listed = usePolled<Tools>("/projects/tools", 60_000);
 	/** What is known after a change, until it is read again. */
 	const [changed, setChanged] = useState<Tools | null>(null);
+	// biome-ignore lint/correctness/useExhaustiveDependencies: each reading takes its place
+	useEffect(() => setChanged(null), [listed.data]);
 	const [busy, setBusy] = useState<string | null>(null);
 	const [problem, setProblem] = useState<string | null>(null);
 	const act = async (name: string, what: "install" | "remove") => {

@@ -6,7 +6,7 @@ import { useRouter, useSearchParams } from "next/navigation";
 import { usePolled } from "@/api/polling";
 import type { Page, ProjectView } from "@/api/shapes";
 import { homeNamespace, useSession } from "@/session/store";
-import { Empty, Field, Input, Loading, Panel, Status } from "@/ui";
+import { Empty, Field, Loading, Panel, SettledInput, Status } from "@/ui";
 import { bytes, count } from "@/ui/words";
 import { Import } from "./Import";
 import { Linters } from "./Linters";
@@ -79,14 +79,10 @@ function Namespace() {
 	const shown = useNamespace() ?? home;
 	return (
 		<Field label="namespace">
-			<Input
-				key={shown}
-				defaultValue={shown}
-				onBlur={(event) => {
-					const wanted = event.target.value.trim() || home;
-					if (wanted !== shown) router.push(pageOf(null, wanted === home ? null : wanted));
-				}}
-				onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
+			<SettledInput
+				value={shown}
+				fallback={home}
+				onSettle={(wanted) => router.push(pageOf(null, wanted === home ? null : wanted))}
 			/>
 		</Field>
 	);

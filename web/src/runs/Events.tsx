@@ -14,7 +14,8 @@ export function Events({ runId, steps, height, growing }: Props) {
 	const [kind, setKind] = useState("");
 	const [open, setOpen] = useState<number | null>(null);
 	const shown = useMemo(() => (kind ? steps.filter((step) => step.kind === kind) : steps), [steps, kind]);
-	const { box, onScroll, first, last, style } = useRows({ rows: shown.length, height, growing });
+	const at = shown.findIndex((step) => step.seq === open);
+	const { box, onScroll, first, last, style } = useRows({ rows: shown.length, height, growing, open: at });
 	if (steps.length === 0) return <Empty>No events so far.</Empty>;
 	return (
 		<>
@@ -58,7 +59,7 @@ type EventProps = { step: StepView; since: string; open: boolean; onToggle: () =
 function Event({ step, since, open, onToggle }: EventProps) {
 	const { seq, kind, agent, tool, usage } = step;
 	return (
-		<li className="border-line border-b last:border-0">
+		<li data-open={open || undefined} className="border-line border-b last:border-0">
 			<button
 				type="button"
 				aria-expanded={open}

@@ -8,7 +8,7 @@ import { useShallow } from "zustand/react/shallow";
 import { type AgentEntry, describe, type RunSummary, type RunView } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { Items, Page } from "@/api/shapes";
-import { Alert, Button, Empty, Input, Loading, Panel, Select, Status } from "@/ui";
+import { Alert, Button, Empty, Loading, Panel, Select, SettledInput, Status } from "@/ui";
 import { count, moment } from "@/ui/words";
 import { Answer } from "./Answer";
 import { ChainTotal } from "./ChainTotal";
@@ -19,7 +19,7 @@ import { hasEnded, pendingApprovals } from "./fold";
 import { Steps } from "./Steps";
 import { useFollowed, useRuns } from "./store";
 import { Tree } from "./Tree";
-import { Written } from "./Written";
+import { Writing } from "./Written";
 
 const STATUSES = ["queued", "running", "waiting_approval", "succeeded", "failed", "cancelled"];
 
@@ -82,14 +82,14 @@ export function Runs() {
 							<option key={one.name}>{one.name}</option>
 						))}
 					</Select>
-					<Input
+					<SettledInput
 						aria-label="namespace"
 						placeholder="every namespace"
-						onBlur={(event) => {
-							setNamespace(event.target.value.trim());
+						value={namespace}
+						onSettle={(next) => {
+							setNamespace(next);
 							setCursor([]);
 						}}
-						onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
 					/>
 				</div>
 				<Loading of={page} />
@@ -172,7 +172,7 @@ function RunDetail({ id }: { id: string }) {
 	const asked = usePolled<RunView>(run && !run.result ? `/runs/${encodeURIComponent(id)}` : null, 60_000);
 	const link = run?.result?.chain ?? asked.data?.chain;
 	if (!run) return null;
-	if (run.problem && run.steps.length === 0) return <Empty>{run.problem}</Empty>;
+	if (run.refused && run.steps.length === 0) return <Empty>{run.problem}</Empty>;
 	const forkAt = async (seq: number) => {
 		try {
 			const made = await fork(id, seq);
@@ -216,7 +216,7 @@ function RunDetail({ id }: { id: string }) {
 			<Tree id={id} live={run} />
 			{(run.result?.answer || run.result?.error || run.writing) && (
 				<Panel title="Answer">
-					{run.writing && <Written text={run.writing.text} className="text-soft" />}
+					{run.writing && <Writing text={run.writing.text} />}
 					{run.result?.answer && (
 						<Answer text={run.result.answer} citations={run.result.citations} namespace={run.result.namespace} />
 					)}

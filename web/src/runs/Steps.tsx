@@ -47,7 +47,9 @@ type Props = {
 /** The trace of a run. Long ones are drawn only where they are looked at. */
 export function Steps({ steps, height, onFork, onDecide, waiting, growing }: Props) {
 	const [open, setOpen] = useState<number | null>(null);
-	const { box, onScroll, first, last, style } = useRows({ rows: steps.length, height, growing, more: waiting?.length });
+	const at = steps.findIndex((step) => step.seq === open);
+	const given = { rows: steps.length, height, growing, more: waiting?.length, open: at };
+	const { box, onScroll, first, last, style } = useRows(given);
 	return (
 		<div ref={box} className="nowheel overflow-auto" style={{ maxHeight: height }} onScroll={onScroll}>
 			<ol aria-label="steps" style={style}>
@@ -81,7 +83,7 @@ function Row({
 }) {
 	const Icon = ICONS[step.kind] ?? CircleHelp;
 	return (
-		<li className="border-line border-b last:border-0">
+		<li data-open={open || undefined} className="border-line border-b last:border-0">
 			<div className="flex items-center">
 				<button
 					type="button"

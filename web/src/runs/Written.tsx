@@ -14,3 +14,13 @@ export function Written(props: WrittenProps) {
 		</Suspense>
 	);
 }
+
+/** Words that a model is still writing, apart from those that it has answered. */
+export function Writing({ text }: { text: string }) {
+	return (
+		// biome-ignore lint/a11y/useSemanticElements: a set of fields is none
+		<div role="group" aria-label="what the model is writing">
+			<Written text={text} className="text-soft" />
+		</div>
+	);
+}

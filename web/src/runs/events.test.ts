@@ -25,10 +25,10 @@ describe("given a list of 5,000 rows", () => {
 		["farther than it goes", 1e9, 4_961],
 	])("when it is looked at %s, then some forty are drawn", (_, top, first) => {
 		const drawn = drawnRows(5_000, 560, top);
-		expect(drawn).toEqual({ first, last: first + 39 });
+		expect(drawn).toMatchObject({ first, last: first + 39 });
 	});
 	test("when there are few, or it has no height of its own, then all are", () => {
-		expect([drawnRows(100, 560, 9_000), drawnRows(5_000, undefined, 0)]).toEqual([
+		expect([drawnRows(100, 560, 9_000), drawnRows(5_000, undefined, 0)]).toMatchObject([
 			{ first: 0, last: 100 },
 			{ first: 0, last: 5_000 },
 		]);

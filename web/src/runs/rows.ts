@@ -1,6 +1,6 @@
 "use client";
 
-/** Long lists: of rows as high as each other only those are drawn that are looked at. */
+/** Long lists: of rows as high as each other, but for one that is open, only those are drawn that are looked at. */
 
 import { type CSSProperties, type RefObject, useLayoutEffect, useRef, useState } from "react";
 
@@ -18,7 +18,14 @@ type Given = {
 	growing?: boolean;
 	/** Changes with what makes the list higher beside its rows. */
 	more?: number;
+	/** The row that is open, counted from 0, and so as high as what is in it; its element has `data-open`. */
+	open?: number;
 };
+
+/** A row that is higher than the others by so many pixels. */
+type Tall = { at: number; extra: number };
+/** All rows are as high as each other. */
+const NONE: Tall = { at: -1, extra: 0 };
 
 export type Rows = {
 	box: RefObject<HTMLDivElement | null>;
@@ -30,8 +37,9 @@ export type Rows = {
 	style: CSSProperties;
 };
 
-export function useRows({ rows, height, growing, more }: Given): Rows {
+export function useRows({ rows, height, growing, more, open = -1 }: Given): Rows {
 	const [top, setTop] = useState(0);
+	const [extra, setExtra] = useState(0);
 	const box = useRef<HTMLDivElement>(null);
 	/** Whether the end of the list is in sight. */
 	const atEnd = useRef(true);
@@ -45,15 +53,40 @@ export function useRows({ rows, height, growing, more }: Given): Rows {
 		atEnd.current = scrollHeight - scrollTop - clientHeight < ROW_PX;
 		setTop(scrollTop);
 	};
-	const { first, last } = drawnRows(rows, height, top);
-	return { box, onScroll, first, last, style: { paddingTop: first * ROW_PX, paddingBottom: (rows - last) * ROW_PX } };
+	useLayoutEffect(() => {
+		const row = open < 0 ? null : box.current?.querySelector<HTMLElement>("[data-open]");
+		// One that is open and not drawn is as high as it was last.
+		if (row) setExtra(Math.max(0, row.offsetHeight - ROW_PX));
+		else if (open < 0) setExtra(0);
+	});
+	const { first, last, above, below } = drawnRows(rows, height, top, { at: open, extra });
+	// Where rows lie is reckoned here; a browser that holds one in its place, too, would move the list once more.
+	return { box, onScroll, first, last, style: { paddingTop: above, paddingBottom: below, overflowAnchor: "none" } };
 }
 
+type Drawn = {
+	first: number;
+	last: number;
+	/** Pixels that stand for the rows before the first one and behind the last one. */
+	above: number;
+	below: number;
+};
+
 /** Which rows are drawn of a list that is scrolled so far down. */
-export function drawnRows(rows: number, height: number | undefined, top: number): { first: number; last: number } {
-	if (rows <= DRAW_ALL || height === undefined) return { first: 0, last: rows };
+export function drawnRows(rows: number, height: number | undefined, top: number, tall = NONE): Drawn {
+	if (rows <= DRAW_ALL || height === undefined) return { first: 0, last: rows, above: 0, below: 0 };
 	const seen = Math.ceil(height / ROW_PX) + 2 * MARGIN_ROWS;
 	// A list that became shorter is scrolled farther than it goes, until the browser says so.
-	const first = Math.max(0, Math.min(Math.floor(top / ROW_PX) - MARGIN_ROWS, rows - seen));
-	return { first, last: Math.min(rows, first + seen) };
+	const first = Math.max(0, Math.min(rowAt(top, tall) - MARGIN_ROWS, rows - seen));
+	const last = Math.min(rows, first + seen);
+	const isIn = (from: number, to: number) => tall.at >= from && tall.at < to;
+	const pixels = (from: number, to: number) => (to - from) * ROW_PX + (isIn(from, to) ? tall.extra : 0);
+	return { first, last, above: pixels(0, first), below: pixels(last, rows) };
+}
+
+/** The row at so many pixels from the beginning of the list. */
+function rowAt(pixel: number, { at, extra }: Tall): number {
+	const beyond = at < 0 ? 0 : pixel - (at + 1) * ROW_PX;
+	if (beyond <= 0) return Math.floor(pixel / ROW_PX);
+	return beyond < extra ? at : Math.floor((pixel - extra) / ROW_PX);
 }

@@ -1,6 +1,6 @@
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { pendingApprovals, type RunMessage } from "./fold";
-import { useRuns } from "./store";
+import { isGoing, useRuns } from "./store";
 
 const RUN = "run_1";
 /** What the server says of the run: the steps that it knows, and those of them that wait. */
@@ -11,10 +11,15 @@ class FakeSocket {
 	onopen: (() => void) | null = null;
 	onmessage: ((event: { data: string }) => void) | null = null;
 	onclose: ((event: { code: number; reason: string }) => void) | null = null;
-	constructor() {
+	closed = false;
+	constructor(readonly url = "") {
 		sockets.push(this);
 	}
-	close() {}
+	/** As a browser's: that it is closed is told later. */
+	close() {
+		this.closed = true;
+		setTimeout(() => this.onclose?.({ code: 1005, reason: "" }));
+	}
 	say(...messages: RunMessage[]) {
 		this.onopen?.();
 		for (const message of messages) this.onmessage?.({ data: JSON.stringify(message) });
@@ -92,4 +97,98 @@ test("given runs of which two are of one chain, when all are stopped, then the c
 	});
 	await useRuns.getState().stopAll(["run_a", "run_b", "run_alone"]);
 	expect(sent.sort()).toEqual(["/chains/chain_1/cancel", "/runs/run_alone/cancel"]);
+});
+
+const start = (run_id: string) => ({ type: "start", run_id, agent: "react" }) as RunMessage;
+const thought = (seq: number): RunMessage => ({
+	type: "step",
+	step: { seq, kind: "thought", agent: "react", text: `thought ${seq}`, at: "2026-01-01T00:00:00Z" },
+});
+
+test.each(["cancel", "stop", "resume", "decide"] as const)(
+	"given a run that goes on, when the server is away at a %s, then the run still goes on, and its end takes the words with it",
+	async (what) => {
+		const id = `run_${what}`;
+		const { follow, cancel, stop, resume, decide } = useRuns.getState();
+		follow(id);
+		const socket = sockets.at(-1);
+		socket?.say(start(id), thought(1));
+		await vi.advanceTimersByTimeAsync(100);
+		vi.stubGlobal("fetch", async () => {
+			throw new TypeError("Failed to fetch");
+		});
+		await { cancel, stop, resume, decide: () => decide(id, 1, "approve") }[what](id);
+		const run = () => useRuns.getState().runs[id];
+		expect([run()?.problem, isGoing(run())]).toEqual(["the backend is offline", true]);
+		// It is the same connection that goes on.
+		socket?.say(thought(2));
+		await vi.advanceTimersByTimeAsync(100);
+		expect(run()?.steps).toHaveLength(2);
+		const result = { run_id: id, status: "succeeded", steps: [] };
+		socket?.say({ type: "final", result } as unknown as RunMessage);
+		await vi.advanceTimersByTimeAsync(100);
+		expect([run()?.status, run()?.problem, isGoing(run())]).toEqual(["succeeded", null, false]);
+	},
+);
+
+test("given a stream that the server refuses, then the run is not taken for one that goes on, and its reason stays", async () => {
+	useRuns.getState().follow("run_unknown");
+	sockets.at(-1)?.onclose?.({ code: 1008, reason: "there is no such run" });
+	await vi.advanceTimersByTimeAsync(20_000);
+	const run = useRuns.getState().runs.run_unknown;
+	expect([run?.problem, isGoing(run)]).toEqual(["there is no such run", false]);
+});
+
+test("given a run that was just started, when it is stopped, then its chain is cancelled without asking the server which it is", async () => {
+	const asked: string[] = [];
+	vi.stubGlobal("fetch", async (url: string, { method }: RequestInit = {}) => {
+		asked.push(`${method} ${new URL(url, "http://127.0.0.1").pathname}`);
+		return Response.json({ chain_id: "chain_new", runs: [{ name: "a", run_id: "run_new" }] });
+	});
+	await useRuns.getState().start({ runs: [] }, "key");
+	await useRuns.getState().stop("run_new");
+	expect(asked).toEqual(["POST /chains", "POST /chains/chain_new/cancel"]);
+});
+
+describe("given a run that is looked at", () => {
+	const run = (id: string) => useRuns.getState().runs[id];
+	const LATER_MS = 60_000;
+
+	test("when it is looked at elsewhere a moment later, then its connection is the same", async () => {
+		const first = useRuns.getState().watch("run_seen");
+		const count = sockets.length;
+		sockets.at(-1)?.say(start("run_seen"), thought(1));
+		first();
+		const second = useRuns.getState().watch("run_seen");
+		await vi.advanceTimersByTimeAsync(LATER_MS);
+		expect([sockets.length, run("run_seen")?.steps.length, sockets.at(-1)?.closed]).toEqual([count, 1, false]);
+		second();
+	});
+
+	test("when nobody looks at it any more, then it is let go, and read anew by whoever comes back", async () => {
+		server.open = [1];
+		const [first, second] = [useRuns.getState().watch("run_left"), useRuns.getState().watch("run_left")];
+		const socket = sockets.at(-1);
+		socket?.say(start("run_left"), asks(1));
+		first();
+		await vi.advanceTimersByTimeAsync(LATER_MS);
+		expect(run("run_left")?.status).toBe("waiting_approval");
+		second();
+		await vi.advanceTimersByTimeAsync(LATER_MS);
+		expect([socket?.closed, run("run_left"), vi.getTimerCount()]).toEqual([true, undefined, 0]);
+		useRuns.getState().watch("run_left")();
+		expect(sockets.at(-1)).not.toBe(socket);
+		expect(sockets.at(-1)?.url).toContain("after=0");
+	});
+
+	test("when the canvas follows it, too, then it is followed to its end", async () => {
+		const leave = useRuns.getState().watch("run_kept");
+		useRuns.getState().follow("run_kept");
+		const socket = sockets.at(-1);
+		leave();
+		await vi.advanceTimersByTimeAsync(LATER_MS);
+		socket?.say(start("run_kept"), thought(1));
+		await vi.advanceTimersByTimeAsync(100);
+		expect([socket?.closed, run("run_kept")?.steps.length]).toEqual([false, 1]);
+	});
 });

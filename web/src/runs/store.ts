@@ -16,14 +16,22 @@ import {
 import { answer, apply, hasEnded, type LiveRun, lastSeq, pendingApprovals, type RunMessage, unknownRun } from "./fold";
 import { followRun } from "./stream";
 
-type Followed = LiveRun & { connected: boolean; problem: string | null };
+type Followed = LiveRun & {
+	connected: boolean;
+	/** Why it can't be followed, or why the last thing that was asked of it was refused: the run itself may go on. */
+	problem: string | null;
+	/** The server does not show its stream: nothing more is heard of it. */
+	refused: boolean;
+};
 
 type RunsState = {
 	runs: Record<string, Followed>;
 	/** Starts a chain and follows its runs; gives name → run. The key makes a repeated call start nothing. */
 	start: (chain: ChainBody, key: string) => Promise<Record<string, string>>;
-	/** Follows a run that exists; from its last known step when it was followed before. */
+	/** Follows a run to its end; from its last known step when it was followed before. */
 	follow: (runId: string) => void;
+	/** Follows a run for as long as it is looked at: the returned function lets go. */
+	watch: (runId: string) => () => void;
 	cancel: (runId: string) => Promise<void>;
 	/** Stops the chain that the run was started with, or the run where it was started by itself. */
 	stop: (runId: string) => Promise<void>;
@@ -32,11 +40,22 @@ type RunsState = {
 	/** Asks a run that waits to look again; gives whether the server took that in. */
 	resume: (runId: string) => Promise<boolean>;
 	decide: (runId: string, step: number, decision: "approve" | "deny") => Promise<void>;
+	/** Begins a run that goes on from a step of another; gives it to whoever follows it. */
 	fork: (runId: string, atSeq: number) => Promise<string>;
 };
 
 const followers = new Map<string, () => void>();
 const waiting = new Map<string, RunMessage[]>();
+/** The runs that are followed to their end, whoever looks at them. */
+const kept = new Set<string>();
+/** Run → how many parts of the page look at it. */
+const watchers = new Map<string, number>();
+/** Run that nobody looks at any more → until it is let go. */
+const leaving = new Map<string, ReturnType<typeof setTimeout>>();
+/** Whoever goes from a run to its comparison, and back, finds it as it was. A browser has 255 connections for all runs. */
+const LET_GO_MS = 10_000;
+/** Run → its chain, of those that this page has started: the server may not have noted yet what it has accepted. */
+const chainOf = new Map<string, string>();
 /** What comes within this is drawn at once: thirty times a second reads as it is written. */
 const TAKE_IN_MS = 33;
 let frame: ReturnType<typeof setTimeout> | null = null;
@@ -48,7 +67,7 @@ const looks = new Map<string, { newest: number; timer: ReturnType<typeof setTime
 export const useRuns = create<RunsState>((set, get) => {
 	const change = (runId: string, with_: (run: Followed) => Followed) =>
 		set(({ runs }) => ({
-			runs: { ...runs, [runId]: with_(runs[runId] ?? { ...unknownRun(runId), connected: false, problem: null }) },
+			runs: { ...runs, [runId]: with_(runs[runId] ?? newlyFollowed(runId)) },
 		}));
 
 	const takeIn = () => {
@@ -57,7 +76,7 @@ export const useRuns = create<RunsState>((set, get) => {
 			const next = { ...runs };
 			for (const [runId, messages] of waiting) {
 				const run = next[runId];
-				if (run) next[runId] = { ...run, ...apply(run, ...messages) };
+				if (run) next[runId] = heard(run, messages);
 			}
 			waiting.clear();
 			return { runs: next };
@@ -100,14 +119,52 @@ export const useRuns = create<RunsState>((set, get) => {
 		return (run ? lastSeq(run) : 0) + queued;
 	};
 
+	const listen = (runId: string) => {
+		const known = get().runs[runId];
+		if (followers.has(runId) || (known && hasEnded(known))) return;
+		change(runId, (run) => ({ ...run, problem: null, refused: false }));
+		const stop = followRun(runId, {
+			after: () => received(runId),
+			onMessage: (message) => {
+				const queue = waiting.get(runId);
+				if (queue) queue.push(message);
+				else waiting.set(runId, [message]);
+				if (message.type === "final") followers.delete(runId);
+				// A timer, not an animation frame: a page in the background goes on taking in.
+				if (frame === null) frame = setTimeout(takeIn, TAKE_IN_MS);
+			},
+			onConnection: (connected) => {
+				change(runId, (run) => ({ ...run, connected }));
+				if (connected) stopLooking(runId);
+			},
+			onRefused: (problem) => {
+				followers.delete(runId);
+				change(runId, (run) => ({ ...run, problem, refused: true }));
+			},
+		});
+		followers.set(runId, stop);
+	};
+
+	/** Nobody looks at it any more, and nobody wants its end. */
+	const letGo = (runId: string) => {
+		leaving.delete(runId);
+		if (kept.has(runId)) return;
+		followers.get(runId)?.();
+		followers.delete(runId);
+		waiting.delete(runId);
+		stopLooking(runId);
+		set(({ runs: { [runId]: _, ...runs } }) => ({ runs }));
+	};
+
 	/** Stops the chain of a run, unless it is one of those that are stopped already. */
 	const stopOnce = async (runId: string, stopped: Set<string>) => {
 		try {
-			const { chain } = await readRun(runId);
+			const chain = chainOf.get(runId) ?? (await readRun(runId)).chain?.chain_id;
 			if (!chain) return await get().cancel(runId);
-			if (stopped.has(chain.chain_id)) return;
-			stopped.add(chain.chain_id);
-			await post(`/chains/${chain.chain_id}/cancel`, { reason: "stopped on the canvas" });
+			if (stopped.has(chain)) return;
+			stopped.add(chain);
+			await post(`/chains/${encodeURIComponent(chain)}/cancel`, { reason: "stopped on the canvas" });
+			change(runId, (run) => ({ ...run, problem: null }));
 		} catch (error) {
 			change(runId, (run) => ({ ...run, problem: describe(error) }));
 		}
@@ -118,39 +175,41 @@ export const useRuns = create<RunsState>((set, get) => {
 
 		async start(chain, key) {
 			const accepted = await post<ChainAccepted>("/chains", chain, key);
-			for (const run of accepted.runs) get().follow(run.run_id);
+			for (const run of accepted.runs) {
+				chainOf.set(run.run_id, accepted.chain_id);
+				get().follow(run.run_id);
+			}
 			return Object.fromEntries(accepted.runs.map((run) => [run.name, run.run_id]));
 		},
 
 		follow(runId) {
-			const known = get().runs[runId];
-			if (followers.has(runId) || (known && hasEnded(known))) return;
-			change(runId, (run) => ({ ...run, problem: null }));
-			const stop = followRun(runId, {
-				after: () => received(runId),
-				onMessage: (message) => {
-					const queue = waiting.get(runId);
-					if (queue) queue.push(message);
-					else waiting.set(runId, [message]);
-					if (message.type === "final") followers.delete(runId);
-					// A timer, not an animation frame: a page in the background goes on taking in.
-					if (frame === null) frame = setTimeout(takeIn, TAKE_IN_MS);
-				},
-				onConnection: (connected) => {
-					change(runId, (run) => ({ ...run, connected }));
-					if (connected) stopLooking(runId);
-				},
-				onRefused: (problem) => {
-					followers.delete(runId);
-					change(runId, (run) => ({ ...run, problem }));
-				},
-			});
-			followers.set(runId, stop);
+			kept.add(runId);
+			listen(runId);
+		},
+
+		watch(runId) {
+			watchers.set(runId, (watchers.get(runId) ?? 0) + 1);
+			clearTimeout(leaving.get(runId));
+			leaving.delete(runId);
+			listen(runId);
+			return () => {
+				const left = (watchers.get(runId) ?? 1) - 1;
+				if (left > 0) {
+					watchers.set(runId, left);
+					return;
+				}
+				watchers.delete(runId);
+				leaving.set(
+					runId,
+					setTimeout(() => letGo(runId), LET_GO_MS),
+				);
+			};
 		},
 
 		async cancel(runId) {
 			try {
 				await post(`/runs/${runId}/cancel`, { reason: "stopped on the canvas" });
+				change(runId, (run) => ({ ...run, problem: null }));
 			} catch (error) {
 				change(runId, (run) => ({ ...run, problem: describe(error) }));
 			}
@@ -167,7 +226,7 @@ export const useRuns = create<RunsState>((set, get) => {
 			try {
 				await post(`/runs/${runId}/resume`, {});
 				change(runId, (run) => ({ ...run, problem: null }));
-				get().follow(runId);
+				listen(runId);
 				return true;
 			} catch (error) {
 				change(runId, (run) => ({ ...run, problem: describe(error) }));
@@ -187,15 +246,24 @@ export const useRuns = create<RunsState>((set, get) => {
 
 		async fork(runId, atSeq) {
 			const fork = await post<RunAccepted>(`/runs/${runId}/fork`, { at_seq: atSeq });
-			get().follow(fork.run_id);
 			return fork.run_id;
 		},
 	};
 });
 
-/** Whether a run goes on, as far as this page knows. */
+/** Whether a run goes on, as far as this page knows. That something was refused that was asked of it does not end it. */
 export function isGoing(run: Followed | undefined): run is Followed {
-	return run !== undefined && !hasEnded(run) && !run.problem;
+	return run !== undefined && !hasEnded(run) && !run.refused;
+}
+
+function newlyFollowed(runId: string): Followed {
+	return { ...unknownRun(runId), connected: false, problem: null, refused: false };
+}
+
+/** With its end nothing is left to be asked of it. */
+function heard(run: Followed, messages: RunMessage[]): Followed {
+	const next = { ...run, ...apply(run, ...messages) };
+	return hasEnded(next) ? { ...next, problem: null } : next;
 }
 
 function stopLooking(runId: string): void {
@@ -203,10 +271,10 @@ function stopLooking(runId: string): void {
 	looks.delete(runId);
 }
 
-/** A run that is followed for as long as anybody asks for it. */
+/** A run that is followed for as long as anybody looks at it. */
 export function useFollowed(runId: string): Followed | undefined {
-	const follow = useRuns((s) => s.follow);
-	useEffect(() => follow(runId), [follow, runId]);
+	const watch = useRuns((s) => s.watch);
+	useEffect(() => watch(runId), [watch, runId]);
 	return useRuns((s) => s.runs[runId]);
 }
 

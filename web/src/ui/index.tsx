@@ -4,16 +4,18 @@
 
 import clsx from "clsx";
 import { DropdownMenu, Dialog as RadixDialog, Tooltip } from "radix-ui";
-import type {
-	ButtonHTMLAttributes,
-	ComponentProps,
-	InputHTMLAttributes,
-	ReactNode,
-	SelectHTMLAttributes,
-	TextareaHTMLAttributes,
+import {
+	type ButtonHTMLAttributes,
+	type ComponentProps,
+	type InputHTMLAttributes,
+	type ReactNode,
+	type SelectHTMLAttributes,
+	type TextareaHTMLAttributes,
+	useState,
 } from "react";
-import { ApiError, describe, Offline } from "@/api/client";
+import { ApiError, describe, Offline, TimedOut } from "@/api/client";
 import type { Polled } from "@/api/polling";
+import { settled } from "./words";
 
 type Tone = "plain" | "accent" | "danger" | "quiet";
 
@@ -79,6 +81,41 @@ export function Field({ label, children }: { label: string; children: ReactNode 
 
 export function Input({ className, ...rest }: InputHTMLAttributes<HTMLInputElement>) {
 	return <input className={clsx(FIELD, className)} {...rest} />;
+}
+
+type SettledProps = Omit<InputHTMLAttributes<HTMLInputElement>, "value" | "onChange" | "onBlur" | "onKeyDown"> & {
+	value: string;
+	/** What stands for an empty field. */
+	fallback?: string;
+	/** Another value than the present one. `false`: it is not taken, and the field shows the present one again. */
+	onSettle: (value: string) => unknown;
+};
+
+/** What is typed counts when the field is left, or with Enter; Escape takes it back. */
+export function SettledInput({ value, fallback = "", onSettle, ...rest }: SettledProps) {
+	const [text, setText] = useState(value);
+	const [present, setPresent] = useState(value);
+	if (present !== value) {
+		setPresent(value);
+		setText(value);
+	}
+	const settle = () => {
+		const next = settled(text, value, fallback);
+		const isTaken = next !== null && onSettle(next) !== false;
+		setText(isTaken ? next : value);
+	};
+	return (
+		<Input
+			{...rest}
+			value={text}
+			onChange={(event) => setText(event.target.value)}
+			onBlur={settle}
+			onKeyDown={(event) => {
+				if (event.key === "Enter") settle();
+				if (event.key === "Escape") setText(value);
+			}}
+		/>
+	);
 }
 
 /** Chooses files, by a button that looks like the others. */
@@ -198,6 +235,8 @@ export function Refused({ error }: { error: unknown }) {
 }
 
 function isSaidElsewhere(error: unknown): boolean {
+	// A server that answers others may take too long for one thing.
+	if (error instanceof TimedOut) return false;
 	return error instanceof Offline || (error instanceof ApiError && error.status === 401);
 }
 
@@ -243,6 +282,7 @@ const STATUS: Record<string, string> = {
 	applied: "text-good",
 	analyzed: "text-good",
 	ran: "text-good",
+	passed: "text-good",
 	failed: "text-bad",
 	down: "text-bad",
 	critical: "text-bad",

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bytes, count, moment, number, seconds } from "./words";
+import { bytes, count, moment, number, seconds, settled } from "./words";
 
 test("given numbers, they read as people write them", () => {
 	expect([0, 1, 1234].map((many) => count(many, "step"))).toEqual(["0 steps", "1 step", "1,234 steps"]);
@@ -18,3 +18,19 @@ test("given a time, its day is told only where it is another one", () => {
 	expect(moment(new Date(2026, 10, 28, 9, 5, 7).toISOString(), now)).toBe(clock);
 	expect(moment(new Date(2026, 10, 27, 9, 5, 7).toISOString(), now)).toMatch(/2026.*, /);
 });
+
+test.each([
+	["team", "default", "", "team"],
+	["  team ", "default", "", "team"],
+	["default", "default", "", null],
+	[" default ", "default", "", null],
+	["", "team", "default", "default"],
+	["  ", "default", "default", null],
+	["", "", "", null],
+	["", "team", "", ""],
+])(
+	"given %j typed in the place of %j, where %j stands for nothing, then it becomes %j",
+	(typed, present, fallback, value) => {
+		expect(settled(typed, present, fallback)).toBe(value);
+	},
+);

@@ -35,3 +35,9 @@ export function moment(at: string, now = new Date()): string {
 	if (date.toDateString() === now.toDateString()) return clock;
 	return `${date.toLocaleDateString(undefined, { year: "numeric", month: "short", day: "numeric" })}, ${clock}`;
 }
+
+/** The value that somebody has typed in the place of the present one; null where it stays. */
+export function settled(typed: string, present: string, fallback: string): string | null {
+	const value = typed.trim() || fallback;
+	return value === present ? null : value;
+}

@@ -409,6 +409,7 @@ impl RunTrace {
 fn conventional(provider: &str) -> String {
     match provider {
         "azure" => "azure.ai.openai",
+        "bedrock" => "aws.bedrock",
         "gemini" => "gcp.gemini",
         "mistral" => "mistral_ai",
         other => other,

@@ -95,9 +95,13 @@ fn given_model_calls_when_they_are_folded_then_they_carry_the_names_of_the_conve
 
 #[test]
 fn given_providers_that_the_conventions_name_otherwise_when_a_run_is_folded_then_their_names_are_used() {
-    for (provider, name) in
-        [("gemini", "gcp.gemini"), ("mistral", "mistral_ai"), ("azure", "azure.ai.openai"), ("groq", "groq")]
-    {
+    for (provider, name) in [
+        ("gemini", "gcp.gemini"),
+        ("bedrock", "aws.bedrock"),
+        ("mistral", "mistral_ai"),
+        ("azure", "azure.ai.openai"),
+        ("groq", "groq"),
+    ] {
         let spans = spans_of(&whole("a"), &Defaults { provider: provider.into(), ..defaults(false) });
         let named: Vec<_> = spans.iter().filter_map(|span| span.attributes.get("gen_ai.provider.name")).collect();
         let expected = Value::from(name);

@@ -120,6 +120,7 @@ fn fits(job: &Job, sets: &Sets) -> Result<(), TrainingError> {
         held_out: sets.held_out.len() as u64,
         mean_tokens: 1.0, // tells time, which nobody asks for here
         longest: sets.longest() as u64,
+        widths: sets.widths(),
     };
     let measures = base::measure(&job.base_folder)?;
     estimate::check(&estimate::estimate(&measures, &job.plan, load, 1.0, estimate::available_bytes()))

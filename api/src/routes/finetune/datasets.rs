@@ -196,8 +196,8 @@ fn lengths(dataset: &Dataset, named: Option<&str>, models: &Models) -> Result<Co
     if let Some(found) = unfit(dataset, &text) {
         return Err(TrainingError::from(found).into());
     }
-    let lengths = dataset.examples.iter().map(|(_, example)| text.length(example)).collect::<Result<Vec<_>, _>>();
-    let lengths = Lengths::of(lengths.map_err(|reason| ApiError::field("base_model", reason))?);
+    let lengths = Lengths::of(dataset.examples.iter().map(|(_, example)| example), &text);
+    let lengths = lengths.map_err(|reason| ApiError::field("base_model", reason))?;
     Ok(lengths.map_or(Counted::No, Counted::Lengths))
 }
 

@@ -6,6 +6,7 @@ use riverrun_models::{Models, Presence};
 use riverrun_stores::read_models::DatasetView;
 use riverrun_training::dataset::Format;
 use riverrun_training::estimate::{self, Estimate, Load};
+use riverrun_training::text::Widths;
 use riverrun_training::{LoraSettings, Method, Plan, Target, TrainingError, base, export};
 
 use crate::error::ApiError;
@@ -99,6 +100,12 @@ pub(super) fn load(plan: &Plan, dataset: &DatasetView) -> Load {
         held_out: u64::try_from(dataset.eval_examples).unwrap_or_default(),
         mean_tokens: mean.unwrap_or(plan.seq_len as f64 / 2.0),
         longest,
+        // Datasets that are older than these numbers have none.
+        widths: number("shared").zip(number("widest")).zip(number("scored")).map(|((shared, widest), scored)| Widths {
+            shared,
+            widest,
+            scored,
+        }),
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) async fn complete(
     let streams = body.stream.unwrap_or(false);
     let with_usage = body.stream_options.as_ref().is_some_and(|options| options.include_usage);
     let head = Head::new(&body.model);
+    let offered = body.tools.as_ref().map_or(0, Vec::len);
     let run = run_body(agent, body)?;
     let accepted = accept::run(&state, key, run).await?;
     let run_stream = state.hub().run_stream(accepted.run_id, 0, false);
@@ -36,9 +37,9 @@ pub(super) async fn complete(
         drop(slot);
         let answer = answer(&result)?;
         let message = json!({"role": "assistant", "content": answer, "refusal": null, "run_id": result.run_id});
-        return Ok(Reply(head.completion(message, "stop", tokens(&result))).into_response());
+        return Ok(Reply(with_unused(head.completion(message, "stop", tokens(&result)), offered)).into_response());
     }
-    let first = head.first();
+    let first = with_unused(head.first(), offered);
     let chunks = run_stream.into_stream().flat_map(move |item| {
         let _ = &slot;
         stream::iter(chunks(&head, item, with_usage))
@@ -46,11 +47,18 @@ pub(super) async fn complete(
     Ok(sse(stream::iter([first]).chain(chunks)))
 }
 
+/// An answer, or its first chunk, that says how many of the client's tools stay unused: beside OpenAI's fields, which have no place for it.
+fn with_unused(mut answer: Value, offered: usize) -> Value {
+    if offered > 0 {
+        answer["unused_tools"] = json!(offered);
+    }
+    answer
+}
+
 /// The run that a conversation asks for. A run has one task: what was said before stands in front of the last words.
 fn run_body(agent: &str, body: CompletionBody) -> Result<RunBody, ApiError> {
     let mut checks = Checks::default();
     fields::check(&mut checks, &body);
-    checks.require(body.tools.as_ref().is_none_or(Vec::is_empty), "tools", "are the agent's own; leave them out");
     check_form(&mut checks, &body);
     let messages = request::messages(&mut checks, body.messages);
     checks.finish()?;
@@ -63,7 +71,8 @@ fn run_body(agent: &str, body: CompletionBody) -> Result<RunBody, ApiError> {
     })
 }
 
-/// An agent answers in words of its own, once.
+/// An agent answers in words of its own, once, and with tools of its own: those of a client are an offer, which some clients make with every
+/// message, and which a model may leave as it is. What insists on a call can't be had.
 fn check_form(checks: &mut Checks, body: &CompletionBody) {
     let is_word = |given: &Option<Value>, words: &[&str]| {
         given.as_ref().is_none_or(|given| given.as_str().is_some_and(|word| words.contains(&word)))
@@ -175,8 +184,8 @@ mod tests {
         };
         for (field, value) in [
             ("n", json!(2)),
-            ("tools", json!([{"type": "function", "function": {"name": "f"}}])),
             ("tool_choice", json!("required")),
+            ("tool_choice", json!({"type": "function", "function": {"name": "f"}})),
             ("response_format", json!({"type": "json_object"})),
             ("stop", json!(["end"])),
             ("logprobs", json!(true)),
@@ -188,6 +197,7 @@ mod tests {
         for (field, value) in [
             ("n", json!(1)),
             ("tool_choice", json!("auto")),
+            ("tools", json!([{"type": "function", "function": {"name": "f"}}])),
             ("response_format", json!({"type": "text"})),
             ("stop", json!([])),
             ("frequency_penalty", json!(0)),

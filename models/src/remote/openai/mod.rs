@@ -147,7 +147,7 @@ impl Protocol for OpenAi {
         self.dialect.embeds.then(|| Call::post(self.path("/embeddings", part.model), body))
     }
 
-    fn can_cut(&self) -> bool {
+    fn can_cut(&self, _model: &str) -> bool {
         self.dialect.truncation.is_some()
     }
 
@@ -171,7 +171,7 @@ impl Protocol for OpenAi {
         Ok((answer.data.into_iter().map(|entry| entry.embedding).collect(), answer.usage.into()))
     }
 
-    fn embed_batch(&self) -> usize {
+    fn embed_batch(&self, _model: &str) -> usize {
         // The least of what the services allow.
         if self.dialect.purpose.is_some() { 128 } else { 2048 }
     }

@@ -263,12 +263,18 @@ fn is_guarded(node: Node<'_>) -> bool {
     std::iter::successors(node.parent(), Node::parent).any(|above| above.kind() == "try_statement")
 }
 
+/// How far away in its line a word about an import may stand, in bytes.
+const MAX_AWAY: usize = 2_000;
+
 /// Whether somebody says that it is meant so.
 fn is_quiet(node: Node<'_>, source: &[u8]) -> bool {
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
-    let (before, behind) = (&source[..node.start_byte()], &source[node.end_byte()..]);
-    let start = before.iter().rposition(is_end).map_or(0, |at| at + 1);
-    let end = behind.iter().position(is_end).map_or(source.len(), |at| node.end_byte() + at);
+    // A line may be the whole file: what stands far away in it is not about this one.
+    let first = node.start_byte().saturating_sub(MAX_AWAY);
+    let last = node.end_byte().saturating_add(MAX_AWAY).min(source.len());
+    let (before, behind) = (&source[first..node.start_byte()], &source[node.end_byte()..last]);
+    let start = before.iter().rposition(is_end).map_or(first, |at| first + at + 1);
+    let end = behind.iter().position(is_end).map_or(last, |at| node.end_byte() + at);
     source[start..end].windows(6).any(|part| part.eq_ignore_ascii_case(b"# noqa"))
 }
 

@@ -44,7 +44,8 @@ pub(super) enum Reads {
     Projects,
     /// Each by itself: only tools whose judgement needs no other file.
     Files,
-    /// All files together, by tools of one language that need the others, but for those that build the project.
+    /// All files together, by tools of one language that need the others. What builds the project is one of them: it runs where an
+    /// operator allowed it, as in an analysis.
     Around(Language),
 }
 
@@ -54,7 +55,7 @@ impl Reads {
         match self {
             Self::Projects => true,
             Self::Files => tool.by_file,
-            Self::Around(language) => !tool.by_file && !tool.executes && tool.languages.contains(&language),
+            Self::Around(language) => !tool.by_file && tool.languages.contains(&language),
         }
     }
 }
@@ -99,6 +100,11 @@ pub(crate) fn known_tools() -> impl Iterator<Item = KnownTool> {
         let (program, is_private) = (tool.program, tool.is_private);
         KnownTool { name: tool.name, program, languages, is_private, install: tool.install }
     })
+}
+
+/// Whether a finding is an error with which a build ends, before the linter that asked for it looks at the rest.
+pub(crate) fn is_build_error(one: &Finding) -> bool {
+    table::is_error(&one.rule) && TOOLS.iter().any(|tool| tool.executes && tool.name == one.tool)
 }
 
 /// What a call works with.

@@ -2,6 +2,7 @@
 
 use serde_json::{Deserializer, Value};
 
+use super::table::PLAIN_ERROR;
 use crate::finding::{Finding, Severity};
 
 /// What a tool said.
@@ -228,9 +229,10 @@ pub(super) fn clippy(said: &Said<'_>) -> Option<Vec<Finding>> {
     }
     let finding = |one: &Value| {
         let message = &one["message"];
-        let rule = message["code"]["code"].as_str()?;
+        let is_error = message["level"] == "error";
+        let rule = message["code"]["code"].as_str().or(is_error.then_some(PLAIN_ERROR))?;
         let span = message["spans"].as_array()?.iter().find(|span| span["is_primary"] == true)?;
-        let severity = if message["level"] == "error" { Severity::High } else { Severity::Low };
+        let severity = if is_error { Severity::High } else { Severity::Low };
         let at = (said.short(span["file_name"].as_str()?), number(&span["line_start"]), number(&span["column_start"]));
         let help = message["children"].as_array().into_iter().flatten().find(|child| child["level"] == "help");
         Some(Finding::new(

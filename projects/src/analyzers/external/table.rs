@@ -57,6 +57,9 @@ pub(super) const TSCONFIG: &str = "riverrun.tsconfig.json";
 pub(super) const TSCONFIG_TEXT: &str = r#"{"compilerOptions":{"noEmit":true,"target":"es2022","module":"esnext","moduleResolution":"bundler",
 "jsx":"preserve","skipLibCheck":true,"types":[],"strict":false,"allowImportingTsExtensions":true},"include":["**/*"]}"#;
 
+/// The rule of a compiler's error that has no code, such as one of the syntax.
+pub(super) const PLAIN_ERROR: &str = "error";
+
 /// Rules of ESLint that are defects in any program: none needs to know globals or is a matter of style.
 const ESLINT_RULES: [&str; 32] = [
     "constructor-super",
@@ -341,12 +344,18 @@ fn of_eslint(rule: &str) -> String {
 
 /// The lints of clippy and the errors of the compiler are explained; the compiler's own lints say what they want.
 fn of_clippy(rule: &str) -> String {
-    let is_error = rule.strip_prefix('E').is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
     match rule.strip_prefix("clippy::") {
         Some(lint) => format!("`cargo clippy --explain {lint}` explains it and shows what is right"),
-        None if is_error => format!("`rustc --explain {rule}` explains it"),
+        None if rule == PLAIN_ERROR => "do what it says: nothing is built before".to_owned(),
+        None if is_error(rule) => format!("`rustc --explain {rule}` explains it"),
         None => format!("do what it says, or say that it is meant: #[allow({rule})]"),
     }
+}
+
+/// Whether a rule is an error of the compiler, and no lint.
+pub(super) fn is_error(rule: &str) -> bool {
+    let number = rule.strip_prefix('E').filter(|number| !number.is_empty());
+    rule == PLAIN_ERROR || number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn list(arguments: &[&str]) -> Vec<String> {

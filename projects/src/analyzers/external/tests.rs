@@ -155,15 +155,14 @@ fn given_answers_of_each_tool_when_they_are_read_then_place_rule_and_message_are
 }
 
 #[test]
-fn given_a_file_that_is_looked_at_in_its_project_when_tools_are_taken_then_type_checkers_see_all_and_nothing_is_built()
-{
+fn given_a_file_that_is_looked_at_in_its_project_when_tools_are_taken_then_those_that_need_the_others_see_all() {
     let names =
         |reads: Reads| -> Vec<&str> { TOOLS.iter().filter(|tool| reads.takes(tool)).map(|tool| tool.name).collect() };
     assert_eq!(names(Reads::Files), ["ruff", "eslint", "typescript-eslint"]);
     assert_eq!(names(Reads::Around(Language::Python)), ["mypy", "pyright", "ty"]);
     assert_eq!(names(Reads::Around(Language::Tsx)), ["tsc"]);
     assert_eq!(names(Reads::Around(Language::Go)), ["go-vet", "staticcheck"]);
-    assert!(names(Reads::Around(Language::Rust)).is_empty(), "clippy builds the project");
+    assert_eq!(names(Reads::Around(Language::Rust)), ["clippy"]);
     assert_eq!(names(Reads::Projects).len(), TOOLS.len());
 }
 
@@ -181,4 +180,30 @@ fn given_files_that_a_linter_does_not_parse_when_its_answer_is_read_then_the_rep
             assert_eq!((run.status.as_str(), run.detail.as_deref(), found.len()), ("ran", told, 0), "{name}");
         }
     }
+}
+
+#[test]
+fn given_a_package_that_does_not_build_when_clippy_is_read_then_its_errors_are_findings_with_and_without_a_code() {
+    let message = |level: &str, code: &str, line: usize| {
+        format!(
+            r#"{{"reason":"compiler-message","message":{{"level":"{level}","message":"m","code":{code},"spans":[{{"is_primary":true,"file_name":"src/lib.rs","line_start":{line},"column_start":1}}],"children":[]}}}}"#
+        )
+    };
+    let summary = r#"{"reason":"compiler-message","message":{"level":"error","message":"aborting","code":null,"spans":[],"children":[]}}"#;
+    let said = [
+        message("error", "null", 1),
+        message("error", r#"{"code":"E0425"}"#, 2),
+        message("error", r#"{"code":"clippy::eq_op"}"#, 3),
+        message("warning", r#"{"code":"dead_code"}"#, 4),
+        message("warning", "null", 5),
+        summary.to_owned(),
+    ];
+    let (run, found) = understood(tool("clippy"), &finished(101, &said.join("\n"), ""), "/tmp/x");
+    assert_eq!((run.status.as_str(), run.findings), ("ran", 4));
+    let shown: Vec<(&str, usize, bool)> =
+        found.iter().map(|one| (one.rule.as_str(), one.line, is_build_error(one))).collect();
+    assert_eq!(shown, [("error", 1, true), ("E0425", 2, true), ("clippy::eq_op", 3, false), ("dead_code", 4, false)]);
+    assert!(found.iter().all(|one| one.fix.as_deref().is_some_and(|fix| !fix.contains("allow(error)"))), "{found:?}");
+    let of_mypy = Finding::new(("mypy", "error", crate::finding::Severity::High), ("a.py", 1, 1), "m", "");
+    assert!(!is_build_error(&of_mypy), "mypy goes on behind an error");
 }

@@ -12,7 +12,7 @@ import { Figures } from "@/runs/Figures";
 import { hasEnded, pendingApprovals } from "@/runs/fold";
 import { Steps } from "@/runs/Steps";
 import { isGoing, useRuns } from "@/runs/store";
-import { Written } from "@/runs/Written";
+import { Writing } from "@/runs/Written";
 import { IconButton, Status } from "@/ui";
 import { type AgentNode as AgentOfCanvas, LIMITS } from "../document";
 import { NameField } from "../NameField";
@@ -24,6 +24,9 @@ import type { FlowNode } from "./index";
 import { edgeOf } from "./states";
 
 const NOTHING: string[] = [];
+/** What is longer than a node is scrolled, by keys as well: they move no node then. */
+const SCROLLS = "nodrag nowheel nokey max-h-72 overflow-auto";
+
 /** An agent: its task, and live what it does. */
 export const AgentNode = memo(function AgentNode(props: NodeProps<FlowNode>) {
 	return props.data.far ? <FarAgent {...props} /> : <NearAgent {...props} />;
@@ -126,6 +129,7 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 						{busy && !live.connected && <p className="text-warn text-xs">connection lost; joining again…</p>}
 						<div className={clsx("nodrag rounded-md border border-line", live.steps.length === 0 && "hidden")}>
 							<Steps
+								key={live.runId}
 								steps={live.steps}
 								height={180}
 								waiting={pendingApprovals(live)}
@@ -134,8 +138,14 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 								onFork={(seq) => void fork(id, seq)}
 							/>
 						</div>
-						{live.writing && <Written text={live.writing.text} className="text-soft" />}
-						<div aria-live="polite" className="nodrag nowheel max-h-72 overflow-auto">
+						{live.writing && (
+							// Its end stays in sight while it grows, unless somebody reads above.
+							// biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard
+							<div tabIndex={0} className={clsx(SCROLLS, "flex flex-col-reverse")}>
+								<Writing text={live.writing.text} />
+							</div>
+						)}
+						<div aria-live="polite" tabIndex={live.result?.answer ? 0 : undefined} className={SCROLLS}>
 							{live.result?.answer && (
 								<Answer text={live.result.answer} citations={live.result.citations} namespace={live.result.namespace} />
 							)}
