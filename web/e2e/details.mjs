@@ -44,6 +44,8 @@ await step("a file goes into a collection", async () => {
 await step("files that are sent later show how far they are, too", async () => {
 	await page.getByLabel("collection", { exact: true }).fill("later");
 	await upload({ "first.md": "# First\n\nThe first page.\n", "second.md": "# Second\n\nThe second page.\n" });
+	const gone = await fetch(`${base}/collections/later`, { method: "DELETE" });
+	assert.ok(gone.ok, `the collection is not removed: ${gone.status}`);
 });
 
 await step(

@@ -130,7 +130,7 @@ await step(
 		const changes = page.getByRole("region", { name: "changes" });
 		await changes.getByRole("cell", { name: /^removed .*def deep\(a\)/ }).waitFor();
 		await page.getByText("proposed", { exact: true }).first().waitFor();
-		await counted(page.getByRole("alert"), 0);
+		await counted(page.getByRole("region", { name: "Improve a file" }).getByRole("alert"), 0);
 		await shot("name-taken-out");
 
 		// What is not named stays: the same answer is no rewrite then.
