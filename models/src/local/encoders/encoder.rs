@@ -14,6 +14,7 @@ use candle_nn::VarBuilder;
 use rayon::prelude::*;
 use serde::Deserialize;
 
+use super::cores;
 use super::kernels::{Activation, Norm, activate, add_bias, add_rows, softmax};
 
 /// Distances beyond this share the last bucket.
@@ -179,9 +180,7 @@ impl Encoder {
         lengths: &[usize],
         layers: usize,
     ) -> Result<Tensor> {
-        // One of the pool's threads does it and hands out parts. From outside, each of a hundred parallel steps would wait until another
-        // thread wakes up, which on a busy machine takes longer than the step.
-        rayon::scope(|_| self.compute(ids, types, lengths, layers))
+        cores::run(|| self.compute(ids, types, lengths, layers))
     }
 
     fn compute(&self, ids: Vec<u32>, types: Vec<u32>, lengths: &[usize], layers: usize) -> Result<Tensor> {
