@@ -176,6 +176,7 @@ impl Server {
         let mut body = Vec::new();
         let mut stream = response.bytes_stream();
         while let Some(block) = stream.next().await {
+            tokio::task::coop::consume_budget().await;
             let block = block.map_err(|error| self.failed(&error))?;
             if body.len() + block.len() > limit {
                 return Err(self.bad_response(None, format!("it is larger than {limit} bytes")));
