@@ -30,7 +30,7 @@ fn check_marks(vocab: &LlamaVocab<'_>) -> Result<(), String> {
     let marks = [
         ("begins", always || vocab.should_add_bos(), vocab.bos()),
         ("ends", vocab.should_add_eos(), vocab.eos()),
-        ("parts", always || vocab.should_add_sep(), vocab.sep()),
+        ("parts", always, vocab.sep()),
     ];
     match marks.iter().find(|(_, needed, mark)| *needed && mark.0 < 0) {
         Some((what, _, _)) => Err(format!("its vocabulary has no token that {what} a text")),
