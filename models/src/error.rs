@@ -171,10 +171,11 @@ impl ModelError {
                 Some("choose another provider; `riverrun providers` lists them".to_owned())
             }
             ModelError::UnknownProvider { .. } => Some("`riverrun providers` lists the providers".to_owned()),
-            ModelError::BadRequest { .. }
-            | ModelError::BadResponse { .. }
-            | ModelError::Cancelled
-            | ModelError::Internal { .. } => None,
+            ModelError::BadResponse { .. } => Some(
+                "look at what the server logs, or choose another model or provider; `riverrun providers` lists them"
+                    .to_owned(),
+            ),
+            ModelError::BadRequest { .. } | ModelError::Cancelled | ModelError::Internal { .. } => None,
         }
     }
 

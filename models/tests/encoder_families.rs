@@ -218,6 +218,33 @@ fn gguf_header(pooling: u32) -> Vec<u8> {
 }
 
 #[tokio::test]
+async fn given_gguf_files_with_sizes_that_can_t_be_when_they_are_asked_then_they_are_refused_and_the_process_lives() {
+    let dir = tempfile::tempdir().unwrap();
+    let impossible = [
+        ("num_hidden_layers", 0_u32),
+        ("num_hidden_layers", 513),
+        ("num_hidden_layers", u32::MAX),
+        ("max_position_embeddings", 1 << 31),
+        ("hidden_size", 1 << 31),
+        ("hidden_size", 0),
+        ("num_attention_heads", 0),
+        ("num_attention_heads", u32::MAX),
+        ("intermediate_size", u32::MAX),
+        ("cls_token_id", 1 << 20),
+        ("sep_token_id", u32::MAX),
+    ];
+    for (index, (field, value)) in impossible.iter().enumerate() {
+        let config = tiny::bert_config(json!({*field: value}));
+        tiny::bert().write_gguf(&dir.path().join("models").join(index.to_string()), &config);
+    }
+    let models = Models::new(support::settings(dir.path())).unwrap();
+    for (index, (field, value)) in impossible.iter().enumerate() {
+        let refused = models.embed(Some(&index.to_string()), inputs(), EmbedPurpose::Query).await.unwrap_err();
+        assert_eq!(refused.code(), "model_unreadable", "{field} {value}: {refused}");
+    }
+}
+
+#[tokio::test]
 async fn given_gguf_files_when_they_are_asked_then_their_pooling_says_for_what_and_broken_ones_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (name, pooling) in [("embedder", 1), ("reranker", 4)] {

@@ -5,8 +5,8 @@ mod support;
 use std::time::Duration;
 
 use riverrun_models::{
-    ChatRequest, EmbedPurpose, EmbedRequest, FinishReason, Message, ModelSettings, Models, NoDeltas, ProviderKind,
-    RerankRequest, ToolCall, ToolSpec, Usage,
+    ChatRequest, EmbedPurpose, EmbedRequest, FinishReason, Message, ModelError, ModelSettings, Models, NoDeltas,
+    ProviderKind, RerankRequest, ToolCall, ToolSpec, Usage,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -262,6 +262,95 @@ async fn given_broken_streams_when_chatting_then_the_error_is_typed() {
         let error = provider.chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
         assert_eq!(error.code(), code, "{error}");
     }
+}
+
+/// What a chat fails with on a server that answers with this.
+async fn failure(answer: ResponseTemplate) -> ModelError {
+    let server = MockServer::start().await;
+    Mock::given(path("/v1/chat/completions")).respond_with(answer).mount(&server).await;
+    openai(&server.uri(), |_| ()).chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn given_errors_within_an_answer_when_they_come_then_they_are_typed_as_those_in_front_of_one() {
+    for (error, code) in [
+        (json!({"message": "slow down", "code": 429}), "model_rate_limited"),
+        (json!({"message": "slow down", "code": "429"}), "model_rate_limited"),
+        (json!({"message": "slow down", "type": "rate_limit_error", "code": null}), "model_rate_limited"),
+        (json!({"message": "full", "code": 503}), "model_rate_limited"),
+        (json!({"message": "check your plan", "code": "insufficient_quota"}), "model_bad_request"),
+        (json!({"message": "no such field", "code": 400}), "model_bad_request"),
+        (json!({"message": "no such field", "type": "invalid_request_error"}), "model_bad_request"),
+        (json!({"message": "too slow", "code": 408}), "model_bad_response"),
+        (json!({"message": "boom", "code": 502}), "model_bad_response"),
+        (json!({"message": "boom"}), "model_bad_response"),
+        (json!("boom"), "model_bad_response"),
+        (json!({"message": "too long", "code": "context_length_exceeded"}), "context_overflow"),
+        (
+            json!({"code": 400, "type": "exceed_context_size_error", "message": "long", "n_prompt_tokens": 99, "n_ctx": 64}),
+            "context_overflow",
+        ),
+    ] {
+        let body = events(&[delta(json!({"content": "Hi"}), None), json!({"error": error})]);
+        let failed = failure(ResponseTemplate::new(200).set_body_raw(body, "text/event-stream")).await;
+        assert_eq!(failed.code(), code, "{error}: {failed}");
+    }
+}
+
+#[tokio::test]
+async fn given_long_bodies_of_errors_when_they_come_then_what_they_begin_with_is_read() {
+    let too_long = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens";
+    let overflow = ModelError::ContextOverflow { model: "m".into(), tokens: 5_000, limit: 4_096 };
+    // The second is cut within its JSON.
+    for padding in [200_000, 2_000_000] {
+        let echo = "z".repeat(padding);
+        let body = format!(r#"{{"error": {{"message": "{too_long}"}}, "input": "{echo}"}}"#);
+        assert_eq!(failure(ResponseTemplate::new(400).set_body_string(body)).await, overflow, "{padding}");
+        let body = format!("<html><h1>the gate is shut</h1>{echo}");
+        let failed = failure(ResponseTemplate::new(500).set_body_string(body)).await;
+        assert!(failed.to_string().contains("500 Internal Server Error: <html><h1>the gate is shut"), "{failed}");
+    }
+}
+
+#[tokio::test]
+async fn given_answers_that_say_nothing_when_they_come_then_the_error_says_where_to_look() {
+    let page = ResponseTemplate::new(200).set_body_raw("<html>log in first</html>", "text/html");
+    for (answer, said) in [
+        (page, "before the answer began; check that http://127.0.0.1:"),
+        (ResponseTemplate::new(200), "before the answer began; check that http://127.0.0.1:"),
+        (
+            ResponseTemplate::new(302).insert_header("location", "http://127.0.0.1:1/"),
+            "302 Found: redirects are not followed",
+        ),
+        (ResponseTemplate::new(500), "500 Internal Server Error"),
+        (ResponseTemplate::new(400), "400 Bad Request"),
+        (ResponseTemplate::new(429).insert_header("retry-after", "3600"), "429 Too Many Requests"),
+    ] {
+        let failed = failure(answer).await;
+        let shown = failed.to_string();
+        assert!(shown.contains(said) && !shown.ends_with(": "), "{shown}");
+        assert!(matches!(failed, ModelError::BadRequest { .. }) || failed.hint().is_some(), "{failed:?}");
+    }
+}
+
+#[tokio::test]
+async fn given_texts_in_parts_when_chatting_then_what_is_said_is_the_answer_and_thoughts_are_not() {
+    let thought = json!({"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]});
+    let body = events(&[
+        delta(json!({"role": "assistant", "content": [thought]}), None),
+        delta(
+            json!({"content": [{"type": "text", "text": "Hel"}, {"type": "reference", "reference_ids": [1]}, {"text": "lo"}]}),
+            None,
+        ),
+        delta(json!({"content": []}), None),
+        delta(json!({"content": "!"}), Some("stop")),
+    ]);
+    let server = RawServer::start(Script::Blocks(vec![body.into_bytes()])).await;
+    let mut shown = String::new();
+    let mut sink = |text: &str| shown.push_str(text);
+    let reply = openai(&server.address, |_| ()).chat(ask("m", "x"), &mut sink, CancellationToken::new()).await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.finish), ("Hello!", FinishReason::Stop));
+    assert_eq!(shown, reply.text);
 }
 
 #[tokio::test]

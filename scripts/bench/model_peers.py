@@ -71,6 +71,8 @@ class Ours:
         self.options = options
         self.server = Server(folder, {
             "RIVERRUN_MODEL_THREADS": str(options.threads), "RIVERRUN_MODEL_CONTEXT_TOKENS": str(CONTEXT),
+            # Encoders on candle take the threads of the process, one for each core unless this says otherwise.
+            "RAYON_NUM_THREADS": str(options.threads),
             "RIVERRUN_MODEL_PARALLEL": str(parallel), "RIVERRUN_INGEST_ROOTS": str(folder.parent),
             "RIVERRUN_DEFAULT_EMBED_MODEL": options.embed} | settings).start()
         self.connection = None

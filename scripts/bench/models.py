@@ -70,7 +70,7 @@ class Bench:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
         self.models = Path(options.models_dir)
-        self.rows, self.unequal, self.missed, self.system = [], [], [], None
+        self.rows, self.unequal, self.missed, self.system, self.started = [], [], [], None, []
 
     def llama(self, **more):
         path = str(self.models / self.options.chat / "model.gguf")
@@ -79,7 +79,15 @@ class Bench:
         return peer
 
     def ours(self, name, **more):
-        return Ours(self.folder / name, self.options, **more)
+        ours = Ours(self.folder / name, self.options, **more)
+        self.started.append(ours)
+        return ours
+
+    def clear(self):
+        """Ends what a part that broke off left running, so that it takes nothing from the next one."""
+        for ours in self.started:
+            if ours.server.process.poll() is None:
+                ours.stop()
 
     def onnx(self, folder):
         from onnx_encoder import build
@@ -302,7 +310,12 @@ def main():
         bench = Bench(options, Path(folder))
         for part in parts:
             print(f"{part} ({time.monotonic() - began:.0f} s so far)", file=sys.stderr, flush=True)
-            getattr(bench, part)()
+            try:
+                getattr(bench, part)()
+            except (AssertionError, OSError, EOFError, KeyError, RuntimeError) as error:
+                # What was measured until then, and the other parts, count all the same.
+                bench.must(False, f"{part} broke off: {error!r}")
+                bench.clear()
     print(table(bench.rows))
     for what in bench.unequal + bench.missed:
         print(f"- {what}")

@@ -96,6 +96,7 @@ pub(crate) async fn for_each_frame(
     let mut stream = response.bytes_stream();
     let mut seen = 0;
     while let Some(block) = stream.next().await {
+        tokio::task::coop::consume_budget().await;
         let block = block.map_err(|error| server.failed(&error))?;
         seen += block.len();
         if seen > MAX_STREAM_BYTES {

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use futures::StreamExt;
 use reqwest::Response;
+use tokio::task::coop::consume_budget;
 
 use super::Server;
 use crate::error::ModelError;
@@ -76,7 +77,8 @@ impl SseParser {
     }
 }
 
-/// Calls `each` with every line of a response until it breaks or the stream ends. Answers whether it broke.
+/// Calls `each` with every line of a response until it breaks or the stream ends. Answers whether it broke. It pauses now and then also
+/// where a server always has more, so that who waits beside it, as a time-out or a cancellation, has a turn.
 pub(crate) async fn for_each_line(
     server: &Server,
     response: Response,
@@ -86,6 +88,7 @@ pub(crate) async fn for_each_line(
     let mut stream = response.bytes_stream();
     let mut seen = 0;
     while let Some(block) = stream.next().await {
+        consume_budget().await;
         let block = block.map_err(|error| server.failed(&error))?;
         seen += block.len();
         if seen > MAX_STREAM_BYTES {

@@ -23,8 +23,8 @@ use sigv4::{Signed, Signer};
 
 /// An answer that is read at once may have this many bytes: 4,096 vectors of 1,024 numbers in JSON fit.
 const MAX_BODY_BYTES: usize = 128 << 20;
-/// The body of an error is read up to here.
-const MAX_ERROR_BYTES: usize = 64 << 10;
+/// The body of an error is read up to here: some servers put the whole request into it, prompt and all.
+const MAX_ERROR_BYTES: usize = 1 << 20;
 /// How often a request that was answered with "too many" or "not now" is sent again.
 const RETRIES: u32 = 2;
 /// A server that asks for a longer wait gets its wait passed on to the caller instead.
@@ -176,6 +176,7 @@ impl Server {
         let mut body = Vec::new();
         let mut stream = response.bytes_stream();
         while let Some(block) = stream.next().await {
+            tokio::task::coop::consume_budget().await;
             let block = block.map_err(|error| self.failed(&error))?;
             if body.len() + block.len() > limit {
                 return Err(self.bad_response(None, format!("it is larger than {limit} bytes")));
@@ -185,34 +186,50 @@ impl Server {
         Ok(body)
     }
 
-    /// The body of an error; nothing where it can't be read.
+    /// The body of an error as far as it comes in time, or its beginning where it is long: what it says stands there.
     async fn error_body(&self, response: Response) -> Vec<u8> {
-        match tokio::time::timeout(self.idle_timeout, self.read_body(response, MAX_ERROR_BYTES)).await {
-            Ok(Ok(body)) => body,
-            Ok(Err(_)) | Err(_) => Vec::new(),
+        let mut body = Vec::new();
+        let mut stream = response.bytes_stream();
+        let reading = async {
+            while let Some(Ok(block)) = stream.next().await {
+                body.extend_from_slice(&block);
+                if body.len() >= MAX_ERROR_BYTES {
+                    break;
+                }
+            }
+        };
+        if tokio::time::timeout(self.idle_timeout, reading).await.is_err() {
+            tracing::debug!(provider = self.provider, "the body of an error did not end in time");
         }
+        body.truncate(MAX_ERROR_BYTES);
+        body
     }
 
     /// What a refusal means.
     fn refused(&self, status: StatusCode, wait: Option<Duration>, body: &[u8]) -> ModelError {
-        let reason = self.redact(&message_of(body));
+        let said = self.redact(&message_of(body));
+        let reason = if said.is_empty() { status.to_string() } else { format!("{status}: {said}") };
         let provider = self.provider.to_owned();
         match status.as_u16() {
-            429 if is_out_of_quota(body) => ModelError::BadRequest { provider, reason: format!("{status}: {reason}") },
-            429 | OVERLOADED => ModelError::RateLimited { provider, reason, retry_after: wait },
+            429 if is_out_of_quota(body) => ModelError::BadRequest { provider, reason },
+            429 | OVERLOADED => {
+                let reason = if said.is_empty() { reason } else { said };
+                ModelError::RateLimited { provider, reason, retry_after: wait }
+            }
             408 | 504 => ModelError::Timeout { provider, limit: self.timeout, what: " at the server" },
-            code if matches!(code, 401 | 403) || is_bad_key(body) => ModelError::Unauthorized {
-                provider,
-                reason: format!("{status}: {reason}"),
-                setting: self.key_setting.clone(),
-                fix: None,
-            },
-            FAILED_DEPENDENCY => self.bad_response(Some(FAILED_DEPENDENCY), format!("{status}: {reason}")),
+            code if matches!(code, 401 | 403) || is_bad_key(body) => {
+                ModelError::Unauthorized { provider, reason, setting: self.key_setting.clone(), fix: None }
+            }
+            code @ 300..400 => {
+                let fix = "redirects are not followed, so its address must be the one that it leads to";
+                self.bad_response(Some(code), format!("{status}: {fix}"))
+            }
+            FAILED_DEPENDENCY => self.bad_response(Some(FAILED_DEPENDENCY), reason),
             code => overflow_of(body).unwrap_or_else(|| match code {
-                404 => self.missing(format!("{status}: {reason}")),
-                400..500 if is_missing_model(body) => self.missing(format!("{status}: {reason}")),
-                400..500 => ModelError::BadRequest { provider, reason: format!("{status}: {reason}") },
-                _ => self.bad_response(Some(code), format!("{status}: {reason}")),
+                404 => self.missing(reason),
+                400..500 if is_missing_model(body) => self.missing(reason),
+                400..500 => ModelError::BadRequest { provider, reason },
+                _ => self.bad_response(Some(code), reason),
             }),
         }
     }

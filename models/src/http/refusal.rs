@@ -35,7 +35,8 @@ pub(crate) fn message_of(body: &[u8]) -> String {
 
 /// Recognizes a prompt that does not fit: OpenAI and vLLM by code, llama.cpp's server by type, the others by what they say.
 pub(crate) fn overflow_of(body: &[u8]) -> Option<ModelError> {
-    let json: Value = serde_json::from_slice(body).ok()?;
+    // What is no JSON, or only its beginning, may still say it in words.
+    let json: Value = serde_json::from_slice(body).unwrap_or_default();
     let error = &json["error"];
     let overflow = |tokens, limit| ModelError::ContextOverflow { model: String::new(), tokens, limit };
     if error["type"] == "exceed_context_size_error" {

@@ -195,9 +195,9 @@ fn vocabulary(mut key: String, input: &mut impl Read) -> io::Result<Option<u64>>
 /// `GGUF_TYPE_UINT32`.
 const NUMBER: u32 = 4;
 /// `GGUF_TYPE_STRING`.
-const TEXT: u32 = 8;
+pub(super) const TEXT: u32 = 8;
 /// `GGUF_TYPE_ARRAY`.
-const LIST: u32 = 9;
+pub(super) const LIST: u32 = 9;
 
 fn skip(input: &mut impl Read, kind: u32) -> io::Result<()> {
     let size = match kind {
@@ -268,11 +268,11 @@ fn limited(length: u64) -> io::Result<u64> {
     if length > MAX_LENGTH { Err(io::ErrorKind::InvalidData.into()) } else { Ok(length) }
 }
 
-fn number32(input: &mut impl Read) -> io::Result<u32> {
+pub(super) fn number32(input: &mut impl Read) -> io::Result<u32> {
     bytes(input).map(u32::from_le_bytes)
 }
 
-fn number64(input: &mut impl Read) -> io::Result<u64> {
+pub(super) fn number64(input: &mut impl Read) -> io::Result<u64> {
     bytes(input).map(u64::from_le_bytes)
 }
 

@@ -6,15 +6,36 @@ use std::sync::OnceLock;
 use llama_cpp_2::llama_backend::LlamaBackend;
 use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::model::params::LlamaModelParams;
+use llama_cpp_2::vocab::{LlamaVocab, VocabType};
 use llama_cpp_2::{LogOptions, send_logs_to_tracing};
+
+use super::sound;
 
 /// Loads a file, mapped into memory. The error says what is wrong with it.
 pub(super) fn load_model(path: &Path) -> Result<LlamaModel, String> {
     let backend = backend()?;
     check_magic(path)?;
+    sound::check(path)?;
     let params = LlamaModelParams::default().with_use_mmap(true);
-    LlamaModel::load_from_file(backend, path, &params)
-        .map_err(|_| "llama.cpp refuses the file; it is cut off, damaged, or of an unknown architecture (its log is at level debug)".to_owned())
+    let model = LlamaModel::load_from_file(backend, path, &params)
+        .map_err(|_| "llama.cpp refuses the file; it is cut off, damaged, or of an unknown architecture (its log is at level debug)".to_owned())?;
+    check_marks(&model.vocab())?;
+    Ok(model)
+}
+
+/// Says which mark a vocabulary lacks that llama.cpp asserts when it reads the first text.
+fn check_marks(vocab: &LlamaVocab<'_>) -> Result<(), String> {
+    // BERT's has both marks, whatever the file says.
+    let always = matches!(vocab.vocab_type(), VocabType::WPM);
+    let marks = [
+        ("begins", always || vocab.should_add_bos(), vocab.bos()),
+        ("ends", vocab.should_add_eos(), vocab.eos()),
+        ("parts", always, vocab.sep()),
+    ];
+    match marks.iter().find(|(_, needed, mark)| *needed && mark.0 < 0) {
+        Some((what, _, _)) => Err(format!("its vocabulary has no token that {what} a text")),
+        None => Ok(()),
+    }
 }
 
 /// llama.cpp may be initialized once a process.

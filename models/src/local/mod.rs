@@ -6,6 +6,7 @@ mod encoders;
 mod gguf;
 mod llama;
 mod pool;
+mod sound;
 mod store;
 
 use std::sync::Arc;

@@ -190,7 +190,15 @@ impl Remote {
         }
         // Some servers end without the mark; the finish reason says that the answer is whole.
         if !ended && gathered.finish.is_none() {
-            return Err(self.server.bad_response(None, "the stream ended before the answer did"));
+            let reason = if gathered.bytes() == 0 {
+                format!(
+                    "the stream ended before the answer began; check that {} is where its API is",
+                    self.server.address
+                )
+            } else {
+                "the stream ended before the answer did".to_owned()
+            };
+            return Err(self.server.bad_response(None, reason));
         }
         Ok(())
     }

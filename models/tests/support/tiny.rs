@@ -72,6 +72,7 @@ impl Tensors {
     /// Writes the folder of the same model, a BERT, as a GGUF file.
     pub(crate) fn write_gguf(&self, folder: &Path, config: &Value) {
         let number = |name: &str| GgufValue::U32(config[name].as_u64().unwrap() as u32);
+        let mark = |name: &str, usual: u64| GgufValue::U32(config[name].as_u64().unwrap_or(usual) as u32);
         let text = |text: &str| GgufValue::String(text.to_owned());
         // Words have a mark before them where parts of words have none.
         let word = |word: &&str| match word.starts_with('[') {
@@ -96,8 +97,8 @@ impl Tensors {
             ("tokenizer.ggml.padding_token_id", GgufValue::U32(0)),
             ("tokenizer.ggml.unknown_token_id", GgufValue::U32(1)),
             ("tokenizer.ggml.mask_token_id", GgufValue::U32(1)),
-            ("tokenizer.ggml.bos_token_id", GgufValue::U32(2)),
-            ("tokenizer.ggml.seperator_token_id", GgufValue::U32(3)),
+            ("tokenizer.ggml.bos_token_id", mark("cls_token_id", 2)),
+            ("tokenizer.ggml.seperator_token_id", mark("sep_token_id", 3)),
         ];
         let metadata: Vec<(&str, &GgufValue)> = metadata.iter().map(|(name, value)| (*name, value)).collect();
         let quantized =

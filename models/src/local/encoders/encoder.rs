@@ -6,12 +6,15 @@
 //! position biases (the buckets of T5) that all layers share.
 //!
 //! The tokens of all texts of a batch stand one behind the other, so that nothing is ever padded: dense layers see all tokens as the rows
-//! of one matrix, attention sees one text after the other. Weights are kept transposed, as the matrix product reads them fastest.
+//! of one matrix, attention sees each text by itself. Weights are kept transposed, as the matrix product reads them fastest; those of
+//! queries, keys and values stand side by side, so that one product makes all three.
 
 use candle_core::{D, Device, Result, Tensor, bail};
 use candle_nn::VarBuilder;
+use rayon::prelude::*;
 use serde::Deserialize;
 
+use super::cores;
 use super::kernels::{Activation, Norm, activate, add_bias, add_rows, softmax};
 
 /// Distances beyond this share the last bucket.
@@ -106,9 +109,8 @@ pub(super) struct Encoder {
 }
 
 struct Layer {
-    q: Dense,
-    k: Dense,
-    v: Dense,
+    /// Queries, keys and values: a third of the columns each.
+    qkv: Dense,
     o: Dense,
     attention_norm: Norm,
     inner: Dense,
@@ -178,6 +180,10 @@ impl Encoder {
         lengths: &[usize],
         layers: usize,
     ) -> Result<Tensor> {
+        cores::run(|| self.compute(ids, types, lengths, layers))
+    }
+
+    fn compute(&self, ids: Vec<u32>, types: Vec<u32>, lengths: &[usize], layers: usize) -> Result<Tensor> {
         let count = ids.len();
         let indexes = |numbers: Vec<u32>| Tensor::from_vec(numbers, count, &Device::Cpu);
         let first = self.first_position as u32;
@@ -225,12 +231,9 @@ impl Layer {
     fn load(vb: &VarBuilder<'_>, config: &Config, activation: Activation) -> Result<Self> {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let names = if config.is_mpnet() { &MPNET } else { &BERT };
-        let square = |name: &str| Dense::load(&vb.pp(name), hidden, hidden);
         Ok(Layer {
-            q: square(names.q)?,
-            k: square(names.k)?,
-            v: square(names.v)?,
-            o: square(names.o)?,
+            qkv: Dense::load_beside(&[names.q, names.k, names.v].map(|name| vb.pp(name)), hidden, hidden)?,
+            o: Dense::load(&vb.pp(names.o), hidden, hidden)?,
             attention_norm: norm(&vb.pp(names.norm), config)?,
             inner: Dense::load(&vb.pp("intermediate.dense"), hidden, inner)?,
             outer: Dense::load(&vb.pp("output.dense"), inner, hidden)?,
@@ -266,18 +269,24 @@ impl Layer {
     ) -> Result<Tensor> {
         let size = hidden.dim(1)? / heads;
         let scale = 1.0 / (size as f32).sqrt();
-        let (q, k, v) = (self.q.forward(hidden)?, self.k.forward(hidden)?, self.v.forward(hidden)?);
-        let mut start = 0;
-        let mut texts = Vec::with_capacity(lengths.len());
-        for (length, bias) in lengths.iter().zip(biases) {
+        let qkv = self.qkv.forward(hidden)?;
+        let starts = lengths.iter().scan(0_usize, |end, length| {
+            let start = *end;
+            *end += *length;
+            Some(start)
+        });
+        let spans: Vec<(usize, usize)> = starts.zip(lengths.iter().copied()).collect();
+        // Texts share nothing, so the threads take whole ones: the products within one are mostly too small to be parted.
+        let attended = spans.par_iter().zip(biases).map(|(&(start, length), bias)| {
+            let all = qkv.narrow(0, start, length)?.reshape((length, 3 * heads, size))?;
             // `[heads, length, size]`, without a copy.
-            let split = |x: &Tensor| x.narrow(0, start, *length)?.reshape((*length, heads, size))?.transpose(0, 1);
-            let scores = split(&q)?.matmul(&split(&k)?.transpose(D::Minus2, D::Minus1)?)?;
+            let part = |index: usize| all.narrow(1, index * heads, heads)?.transpose(0, 1);
+            let scores = part(0)?.matmul(&part(1)?.transpose(D::Minus2, D::Minus1)?)?;
             softmax(&scores, scale, bias.as_deref())?;
-            let mixed = scores.matmul(&split(&v)?)?;
-            texts.push(mixed.transpose(0, 1)?.reshape((*length, heads * size))?);
-            start += length;
-        }
+            let mixed = scores.matmul(&part(2)?)?;
+            mixed.transpose(0, 1)?.reshape((length, heads * size))
+        });
+        let texts: Vec<Tensor> = attended.collect::<Result<_>>()?;
         match texts.as_slice() {
             [one] => Ok(one.clone()),
             all => Tensor::cat(all, 0),
@@ -289,6 +298,14 @@ impl Dense {
     fn load(vb: &VarBuilder<'_>, inputs: usize, outputs: usize) -> Result<Self> {
         let weight = vb.get((outputs, inputs), "weight")?.t()?.contiguous()?;
         Ok(Dense { weight, bias: vb.get(outputs, "bias")?.to_vec1()? })
+    }
+
+    /// Several of one shape as one, whose outputs stand side by side.
+    fn load_beside(all: &[VarBuilder<'_>], inputs: usize, outputs: usize) -> Result<Self> {
+        let weights = all.iter().map(|vb| vb.get((outputs, inputs), "weight")).collect::<Result<Vec<Tensor>>>()?;
+        let biases = all.iter().map(|vb| vb.get(outputs, "bias")?.to_vec1::<f32>());
+        let bias = biases.collect::<Result<Vec<Vec<f32>>>>()?.concat();
+        Ok(Dense { weight: Tensor::cat(&weights, 0)?.t()?.contiguous()?, bias })
     }
 
     /// Without the bias.

@@ -61,6 +61,55 @@ fn erf(x: f32) -> f32 {
     x * of(&ODD) / of(&EVEN)
 }
 
+/// The exponential of a number that is not above 0, to some units in the last place, in steps that compilers put side by side, which the
+/// system's own is not: with long texts that is most of what attention takes beside its products. After Cephes' `expf`. What is no number
+/// stays none.
+fn exp_of_negative(x: f32) -> f32 {
+    /// Below it the result has no exponent of its own; it is then as good as nothing among weights that sum to 1.
+    const LEAST: f32 = -87.0;
+    /// 1.5·2²³: beside it a number has no room for a fraction, so it is rounded, and its last bits are the whole number.
+    const ROUNDING: f32 = 12_582_912.0;
+    /// The logarithm of 2 in two parts, the first of which has few bits.
+    const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+    const SERIES: [f32; 6] = [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_6e-1, 0.5];
+    const EXPONENT_OF_1: u32 = 127;
+    const BITS_OF_FRACTION: u32 = 23;
+    let x = if x < LEAST { LEAST } else { x };
+    let rounded = x * std::f32::consts::LOG2_E + ROUNDING;
+    let power = rounded - ROUNDING;
+    let rest = x - power * LN_2[0] - power * LN_2[1];
+    let series = SERIES.iter().fold(0.0, |sum, coefficient| sum * rest + coefficient);
+    let scale = f32::from_bits(rounded.to_bits().wrapping_add(EXPONENT_OF_1) << BITS_OF_FRACTION);
+    (series * rest * rest + rest + 1.0) * scale
+}
+
+/// Sums that are kept side by side: one by itself would wait for each addition.
+const LANES: usize = 16;
+
+/// Takes each number of a row up by `step` and joins what comes of it, in an order that follows from the row's length alone.
+fn folded(row: &[f32], start: f32, step: impl Fn(f32, f32) -> f32, join: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut lanes = [start; LANES];
+    let blocks = row.chunks_exact(LANES);
+    let rest = blocks.remainder();
+    for block in blocks {
+        for (lane, x) in lanes.iter_mut().zip(block) {
+            *lane = step(*lane, *x);
+        }
+    }
+    let rest = rest.iter().fold(start, |all, x| step(all, *x));
+    lanes.iter().fold(rest, |all, lane| join(all, *lane))
+}
+
+fn sum(row: &[f32]) -> f32 {
+    folded(row, 0.0, |sum, x| sum + x, |a, b| a + b)
+}
+
+fn largest(row: &[f32]) -> f32 {
+    // Not `f32::max`, whose rules for what is no number cost more than the comparison.
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    folded(row, f32::NEG_INFINITY, larger, larger)
+}
+
 /// Adds a bias to each row.
 pub(super) fn add_bias(rows: &Tensor, bias: &[f32]) -> Result<()> {
     rows.inplace_op1(&Rows { width: bias.len(), each: |row: &mut [f32]| add(row, bias) })
@@ -91,13 +140,9 @@ pub(super) fn softmax(scores: &Tensor, scale: f32, bias: Option<&[Vec<f32>]>) ->
                 }
             }
         }
-        let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let mut sum = 0.0;
-        for x in row.iter_mut() {
-            *x = (*x - largest).exp();
-            sum += *x;
-        }
-        let inverse = 1.0 / sum;
+        let largest = largest(row);
+        row.iter_mut().for_each(|x| *x = exp_of_negative(*x - largest));
+        let inverse = 1.0 / sum(row);
         row.iter_mut().for_each(|x| *x *= inverse);
     };
     scores.inplace_op1(&NumberedRows { width: length, each })
@@ -129,8 +174,8 @@ impl Norm {
 
     fn row(&self, row: &mut [f32]) {
         let count = row.len() as f32;
-        let mean = row.iter().sum::<f32>() / count;
-        let variance = row.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>() / count;
+        let mean = sum(row) / count;
+        let variance = folded(row, 0.0, |sum, x| sum + (x - mean) * (x - mean), |a, b| a + b) / count;
         let scale = 1.0 / (variance + self.epsilon).sqrt();
         for ((x, weight), bias) in row.iter_mut().zip(&self.weight).zip(&self.bias) {
             *x = (*x - mean) * scale * weight + bias;
@@ -261,6 +306,32 @@ mod tests {
         assert_near(&[Activation::Gelu.of(1.0), Activation::Gelu.of(-20.0)], &[0.841_344_7, 0.0]);
         assert_near(&[Activation::Relu.of(-1.0), Activation::Relu.of(2.0)], &[0.0, 2.0]);
         assert!((Activation::GeluTanh.of(1.0) - 0.8412).abs() < 1e-4);
+    }
+
+    #[test]
+    fn given_numbers_up_to_zero_when_their_exponentials_are_computed_then_they_are_those_of_the_system() {
+        for step in 0..=87_000 {
+            let x = -0.001 * step as f32;
+            let (actual, expected) = (f64::from(exp_of_negative(x)), f64::from(x).exp());
+            assert!((actual / expected - 1.0).abs() < 4e-7, "{x}: {actual} is not {expected}");
+        }
+        assert_eq!(exp_of_negative(0.0), 1.0);
+        for far in [-87.1, -1e30, f32::NEG_INFINITY] {
+            assert!(exp_of_negative(far) < 1e-37, "{far}");
+        }
+        assert!(exp_of_negative(f32::NAN).is_nan(), "what is no number is not hidden");
+    }
+
+    #[test]
+    fn given_rows_of_any_length_when_they_are_folded_then_every_number_counts_once() {
+        for length in 0..70_u16 {
+            let row: Vec<f32> = (0..length).map(|n| f32::from(n * 37 % 70)).collect();
+            // Whole numbers this small are added exactly in any order.
+            assert_eq!(sum(&row), row.iter().sum::<f32>(), "{length}");
+            assert_eq!(largest(&row), row.iter().copied().fold(f32::NEG_INFINITY, f32::max), "{length}");
+            let negative: Vec<f32> = row.iter().map(|x| x - 100.0).collect();
+            assert_eq!(largest(&negative), negative.iter().copied().fold(f32::NEG_INFINITY, f32::max), "{length}");
+        }
     }
 
     #[test]

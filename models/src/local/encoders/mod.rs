@@ -2,6 +2,7 @@
 
 mod batching;
 mod body;
+mod cores;
 mod cross;
 mod encoder;
 mod gguf;
@@ -51,7 +52,7 @@ const MAX_INPUTS: usize = 65_536;
 pub(super) struct Encoders {
     pool: ModelPool,
     tokenizers: Cache<(String, Files), Arc<Tokens>>,
-    /// For llama.cpp; candle takes those of the process.
+    /// For llama.cpp; what is left of candle's own operations takes those of the process.
     threads: usize,
     running: Arc<Semaphore>,
 }
@@ -82,6 +83,7 @@ impl Resident for GgufEncoder {
 
 impl Encoders {
     pub(super) fn new(threads: usize, pool: ModelPool) -> Self {
+        cores::set(threads);
         Encoders {
             pool,
             tokenizers: Cache::new(MAX_TOKENIZERS),

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use super::gathered::Gathered;
 use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, changes, first_given, json};
+use crate::error::ModelError;
 use crate::http::Call;
+use crate::http::refusal::{is_out_of_quota, message_of, overflow_of};
 use crate::provider::{ChatRequest, DeltaSink, EmbedPurpose, FinishReason, ModelKind, Usage};
 use dialect::Dialect;
 pub(crate) use request::{short_id, wire_tools};
@@ -47,6 +49,29 @@ pub(super) fn encoded(name: &str) -> String {
         .collect()
 }
 
+/// What an error within an answer means. The status is sent by then, so it stands in the error (llama.cpp, vLLM, OpenRouter), or a name of
+/// OpenAI's does.
+fn fault_of(event: &[u8], error: &Value) -> Fault {
+    if let Some(ModelError::ContextOverflow { tokens, limit, .. }) = overflow_of(event) {
+        return Fault::Overflow { tokens, limit };
+    }
+    let said = message_of(event);
+    let status = error["code"].as_u64().or_else(|| error["code"].as_str().and_then(|code| code.parse().ok()));
+    let named = |names: &[&str]| {
+        [&error["code"], &error["type"]].iter().any(|name| name.as_str().is_some_and(|name| names.contains(&name)))
+    };
+    match status {
+        _ if is_out_of_quota(event) => Fault::Refused(said),
+        Some(429 | 503 | 529) => Fault::Busy(said),
+        // One that waited too long may have more time on the next try.
+        Some(408) => Fault::Broken(said),
+        Some(400..500) => Fault::Refused(said),
+        None if named(&["rate_limit_exceeded", "rate_limit_error", "overloaded_error"]) => Fault::Busy(said),
+        None if named(&["invalid_request_error", "invalid_api_key"]) => Fault::Refused(said),
+        Some(_) | None => Fault::Broken(said),
+    }
+}
+
 impl Protocol for OpenAi {
     fn chat(&self, request: &ChatRequest) -> Option<Call> {
         let body = request::chat_body(request, &self.dialect);
@@ -64,7 +89,7 @@ impl Protocol for OpenAi {
         }
         let chunk: Chunk = json(event)?;
         if !chunk.error.is_null() {
-            return Err(Fault::Broken(crate::http::refusal::message_of(event)));
+            return Err(fault_of(event, &chunk.error));
         }
         if let Some(usage) = chunk.usage.or(chunk.x_groq.and_then(|own| own.usage)) {
             gathered.usage = usage.into();
@@ -72,7 +97,7 @@ impl Protocol for OpenAi {
         // One choice is asked for.
         let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(ControlFlow::Continue(())) };
         let delta = choice.delta.or(choice.message).unwrap_or_default();
-        gathered.say(&delta.content.unwrap_or_default(), sink);
+        gathered.say(&delta.content.map(Content::into_text).unwrap_or_default(), sink);
         if delta.refusal.is_some_and(|said| !said.is_empty()) {
             gathered.withheld = Some("refusal".to_owned());
         }
@@ -270,12 +295,42 @@ struct Choice {
 #[derive(Default, Deserialize)]
 struct Delta {
     #[serde(default)]
-    content: Option<String>,
+    content: Option<Content>,
     /// What a model says in the place of an answer that must have a form.
     #[serde(default)]
     refusal: Option<String>,
     #[serde(default)]
     tool_calls: Option<Vec<CallDelta>>,
+}
+
+/// What a message says.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    /// Of Mistral's models that think.
+    Parts(Vec<Part>),
+}
+
+#[derive(Deserialize)]
+struct Part {
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    text: Option<String>,
+}
+
+impl Content {
+    /// What is said; thoughts and references are no part of an answer.
+    fn into_text(self) -> String {
+        match self {
+            Content::Text(text) => text,
+            Content::Parts(parts) => {
+                let said = parts.into_iter().filter(|part| part.kind.as_deref().is_none_or(|kind| kind == "text"));
+                said.filter_map(|part| part.text).collect()
+            }
+        }
+    }
 }
 
 #[derive(Deserialize)]
