@@ -164,6 +164,7 @@ pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_HEADING_CHARS).collect()
 }
 
-fn one_cell(text: &str) -> String {
+/// White space joined, as a cell of a Markdown table.
+pub(super) fn one_cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }

@@ -1,5 +1,7 @@
 //! Comma- and tab-separated values (RFC 4180 and what people write instead): delimiter and encoding are told by the content.
 
+use std::borrow::Cow;
+
 use super::builder::Builder;
 use super::table::{Cell, MAX_COLUMNS, Row, Table, column_names};
 use super::{ExtractedText, Fault, Source, SourceError, decode, stem};
@@ -86,8 +88,14 @@ fn text(name: &str, table: Table) -> Result<ExtractedText, SourceError> {
 
 /// The table of a document. Its first record is the header, unless it has nothing but numbers.
 fn open(name: &str, bytes: &[u8], delimiter: Option<u8>) -> Result<Table, SourceError> {
-    let text = decode::decode_any(name, bytes, None)?;
-    let delimiter = delimiter.unwrap_or_else(|| sniff(&text));
+    let mut text = decode::decode_any(name, bytes, None)?;
+    let (said, start) = said_delimiter(&text).map_or((None, 0), |(said, start)| (Some(said), start));
+    let delimiter = said.or(delimiter).unwrap_or_else(|| sniff(&text[start..]));
+    let mended = match legal_quotes(&text[start..], delimiter) {
+        Cow::Owned(mended) => Some(mended),
+        Cow::Borrowed(_) => None,
+    };
+    let text = mended.unwrap_or_else(|| text.split_off(start));
     let mut header = Vec::new();
     let mut width = 0;
     for (index, record) in reader(std::io::Cursor::new(text.as_bytes()), delimiter).into_records().enumerate() {
@@ -131,7 +139,8 @@ fn sniff(text: &str) -> u8 {
         end -= 1;
     }
     let score = |delimiter: u8| {
-        let records = reader(&text.as_bytes()[..end], delimiter).into_records();
+        let beginning = legal_quotes(&text[..end], delimiter);
+        let records = reader(beginning.as_bytes(), delimiter).into_records();
         let widths: Vec<usize> = records.take(SNIFF_RECORDS).map_while(Result::ok).map(|record| record.len()).collect();
         let first = widths.first().copied().unwrap_or(1);
         let alike = widths.iter().filter(|width| **width == first).count();
@@ -139,6 +148,101 @@ fn sniff(text: &str) -> u8 {
     };
     let best = DELIMITERS.into_iter().rev().max_by_key(|delimiter| score(*delimiter)).unwrap_or(b',');
     if score(best) == (0, 0) { b',' } else { best }
+}
+
+/// The delimiter that a first line `sep=;` names, as spreadsheets write it for each other, and where the line behind it begins.
+fn said_delimiter(text: &str) -> Option<(u8, usize)> {
+    let line = text.split(['\r', '\n']).next()?;
+    let said = line.trim_matches('"');
+    let (name, delimiter) = said.split_at_checked(4)?;
+    let &[delimiter] = delimiter.as_bytes() else { return None };
+    if !name.eq_ignore_ascii_case("sep=") || delimiter.is_ascii_alphanumeric() || delimiter == b'"' {
+        return None;
+    }
+    let ends = text[line.len()..].bytes().take(2);
+    Some((delimiter, line.len() + if ends.eq(*b"\r\n") { 2 } else { 1.min(text.len() - line.len()) }))
+}
+
+/// The text with every cell as RFC 4180 has it. A cell that begins with a quotation mark and is no quoted cell would take what
+/// stands behind it, rows as well, into itself up to the next mark: here it is what it is, marks included. Where it is one with
+/// marks as `\"`, that is what is meant.
+///
+/// Each cell is looked at a bounded number of times: a mark that ends a search either is no beginning of a cell, or begins one
+/// whose own search ends at once.
+fn legal_quotes(text: &str, delimiter: u8) -> Cow<'_, str> {
+    let bytes = text.as_bytes();
+    let (mut mended, mut copied, mut at) = (String::new(), 0, 0);
+    while at < bytes.len() {
+        let quoted = bytes[at] == b'"';
+        let legal = if quoted { quoted_end(bytes, at, delimiter, false) } else { Some(cell_end(bytes, at, delimiter)) };
+        at = legal.unwrap_or_else(|| {
+            let (end, cell) = match quoted_end(bytes, at, delimiter, true) {
+                Some(end) => (end, without_escapes(&text[at..end])),
+                None => {
+                    let end = cell_end(bytes, at, delimiter);
+                    (end, text[at..end].to_owned())
+                }
+            };
+            mended.push_str(&text[copied..at]);
+            mended.push('"');
+            mended.push_str(&cell.replace('"', "\"\""));
+            mended.push('"');
+            copied = end;
+            end
+        });
+        // What ended the cell.
+        at += 1;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    mended.push_str(&text[copied..]);
+    Cow::Owned(mended)
+}
+
+fn ends_cell(byte: u8, delimiter: u8) -> bool {
+    byte == delimiter || byte == b'\n' || byte == b'\r'
+}
+
+/// Where the cell without quotation marks that begins at `at` ends.
+fn cell_end(bytes: &[u8], at: usize, delimiter: u8) -> usize {
+    bytes[at..].iter().position(|byte| ends_cell(*byte, delimiter)).map_or(bytes.len(), |length| at + length)
+}
+
+/// Where the quoted cell that begins at `at` ends, blanks behind its last mark included. `None` when it is no quoted cell: its
+/// marks are doubled, or with `escapes` have a backslash before them.
+fn quoted_end(bytes: &[u8], at: usize, delimiter: u8, escapes: bool) -> Option<usize> {
+    let mut at = at + 1;
+    loop {
+        match *bytes.get(at)? {
+            b'\\' if escapes => at += 2,
+            b'"' if !escapes && bytes.get(at + 1) == Some(&b'"') => at += 2,
+            b'"' => {
+                let blanks = bytes[at + 1..].iter().take_while(|byte| **byte == b' ').count();
+                let end = at + 1 + blanks;
+                return bytes.get(end).is_none_or(|byte| ends_cell(*byte, delimiter)).then_some(end);
+            }
+            _ => at += 1,
+        }
+    }
+}
+
+/// What a quoted cell with backslashes before marks and backslashes means.
+fn without_escapes(cell: &str) -> String {
+    let inner = cell.trim_end_matches(' ');
+    let inner = inner.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')).unwrap_or(inner);
+    let mut meant = String::with_capacity(inner.len());
+    let mut characters = inner.chars().peekable();
+    while let Some(character) = characters.next() {
+        match characters.peek() {
+            Some(&escaped @ ('"' | '\\')) if character == '\\' => {
+                meant.push(escaped);
+                characters.next();
+            }
+            _ => meant.push(character),
+        }
+    }
+    meant
 }
 
 #[cfg(test)]
@@ -174,6 +278,67 @@ mod tests {
         assert_eq!(rows, [["1", "", ""], ["2", "3", "4"], ["5", "6", ""]]);
         let (columns, rows) = self::rows(b"1,2\n3,4\n");
         assert_eq!((columns, rows.len()), (vec!["column_1".to_owned(), "column_2".to_owned()], 2));
+    }
+
+    #[test]
+    fn given_cells_that_begin_with_a_mark_and_are_not_quoted_when_read_then_no_row_is_lost() {
+        for delimiter in [",", ";", "\t", "|"] {
+            for end in ["\n", "\r\n", "\r"] {
+                let lines = [
+                    ["name", "note"],
+                    ["\"open", "5"],
+                    ["\"in\" front", "6"],
+                    ["\"\"\"odd", "7"],
+                    ["\"whole, one\"", "8"],
+                    ["\"last", "9"],
+                ];
+                let text = lines.map(|cells| cells.join(delimiter)).join(end);
+                let (columns, rows) = rows(text.as_bytes());
+                assert_eq!(columns, ["name", "note"], "{text:?}");
+                let expected =
+                    [["\"open", "5"], ["\"in\" front", "6"], ["\"\"\"odd", "7"], ["whole, one", "8"], ["\"last", "9"]];
+                assert_eq!(rows, expected, "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn given_marks_with_backslashes_and_blanks_behind_cells_when_read_then_cells_are_whole() {
+        let (_, rows) = rows(b"a,b\n\"she said \\\"hi, you\\\", \\\\o/\",1\n\"Doe, Jane\" ,2\n\"C:\\\",3\n");
+        assert_eq!(rows, [["she said \"hi, you\", \\o/", "1"], ["Doe, Jane", "2"], ["C:\\", "3"]]);
+    }
+
+    #[test]
+    fn given_a_first_line_that_says_the_delimiter_when_read_then_it_is_no_row() {
+        for first in ["sep=;\r\n", "SEP=;\n", "\"sep=;\"\r", "\u{feff}sep=;\n"] {
+            let (columns, rows) = rows([first, "a;b,c\n1;2,3\n"].concat().as_bytes());
+            assert_eq!(columns, ["a", "b,c"], "{first:?}");
+            assert_eq!(rows, [["1", "2,3"]], "{first:?}");
+        }
+        let (columns, rows) = rows(b"sep=^\na^b\n1^2\n");
+        assert_eq!((columns, rows), (vec!["a".to_owned(), "b".to_owned()], vec![vec!["1".to_owned(), "2".to_owned()]]));
+        // A column may have such a name.
+        let (columns, _) = self::rows(b"sep=x,b\n1,2\n");
+        assert_eq!(columns, ["sep=x", "b"]);
+        assert_eq!(Csv.extract("a.csv", b"sep=;").unwrap_err().code(), "no_text");
+    }
+
+    #[test]
+    fn given_every_legal_table_when_marks_are_mended_then_it_stays_as_it_is() {
+        for legal in ["", "a", "\"\"", "\"\"\"\"", "a,\"b\"\"c\",\"d\ne\"\r\n\"f\"", "a\"b,c\n", "\"x\"  \n,,\n\n"] {
+            assert!(matches!(legal_quotes(legal, b','), Cow::Borrowed(_)), "{legal:?}");
+        }
+    }
+
+    /// With a search to the end for each mark this would take hours.
+    #[test]
+    fn given_nothing_but_marks_when_they_are_mended_then_it_comes_to_an_end() {
+        for piece in
+            ["\"", "\"a,", "\"\"\"a,", "\"\"\"\"a,", "\"\\\"a,", "\"a\n", ",\"\"\"", "\"a \" \n", "\" ", "\\\","]
+        {
+            let hostile = piece.repeat((1 << 20) / piece.len());
+            assert!(legal_quotes(&hostile, b',').len() >= hostile.len(), "{piece:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::archive::{Package, Relation};
 use super::builder::Builder;
 use super::chart;
-use super::xml::{self, Node};
+use super::xml::{self, Node, Tag};
 use super::{ExtractedText, Source, SourceError};
 use crate::chunking::{self, Chunker};
 
@@ -15,6 +15,9 @@ const BODY: &str = "word/document.xml";
 /// Parts that stand beside the body, with the heading that they get.
 const NOTES: [(&str, &str); 3] =
     [("word/footnotes.xml", "Footnotes"), ("word/endnotes.xml", "Endnotes"), ("word/comments.xml", "Comments")];
+
+/// Most columns that a table has in Word: cells don't reach over more.
+const MAX_TABLE_COLUMNS: usize = 63;
 
 /// Office Open XML text documents.
 pub(super) struct Docx;
@@ -157,6 +160,21 @@ struct Tables {
     rows: Vec<Vec<String>>,
     row: Vec<String>,
     cell: String,
+    /// Columns that the cell reaches over.
+    span: usize,
+}
+
+impl Tables {
+    /// Columns without a cell, before the first one or below one that reaches over several: what stands behind them keeps its column.
+    fn skip_columns(&mut self, count: usize) {
+        let room = MAX_TABLE_COLUMNS.saturating_sub(self.row.len());
+        self.row.extend(std::iter::repeat_n(String::new(), count.min(room)));
+    }
+
+    fn end_cell(&mut self) {
+        self.row.push(std::mem::take(&mut self.cell));
+        self.skip_columns(self.span.saturating_sub(1));
+    }
 }
 
 fn read_body(name: &str, xml: &str, styles: &HashMap<String, u8>, out: &mut Builder) -> Result<(), SourceError> {
@@ -181,6 +199,9 @@ fn read_body(name: &str, xml: &str, styles: &HashMap<String, u8>, out: &mut Buil
             "br" | "cr" => paragraph.text.push('\n'),
             "noBreakHyphen" => paragraph.text.push('-'),
             "tbl" => tables.depth += 1,
+            "tc" if tables.depth == 1 => tables.span = 1,
+            "gridSpan" if tables.depth == 1 => tables.span = number(tag),
+            "gridBefore" if tables.depth == 1 => tables.skip_columns(number(tag)),
             _ => {}
         },
         Node::Text(words) if text && unseen == 0 => paragraph.text.push_str(words),
@@ -192,7 +213,7 @@ fn read_body(name: &str, xml: &str, styles: &HashMap<String, u8>, out: &mut Buil
             let ended = std::mem::replace(&mut paragraph, around.pop().unwrap_or_default());
             end_paragraph(&ended, &mut tables, out);
         }
-        Node::Close("tc") if tables.depth == 1 => tables.row.push(std::mem::take(&mut tables.cell)),
+        Node::Close("tc") if tables.depth == 1 => tables.end_cell(),
         Node::Close("tr") if tables.depth == 1 => tables.rows.push(std::mem::take(&mut tables.row)),
         Node::Close("tbl") => {
             tables.depth = tables.depth.saturating_sub(1);
@@ -202,6 +223,11 @@ fn read_body(name: &str, xml: &str, styles: &HashMap<String, u8>, out: &mut Buil
         }
         Node::Close(_) => {}
     })
+}
+
+/// A number of columns; none where it can't be read.
+fn number(tag: &Tag<'_>) -> usize {
+    tag.attribute("val").and_then(|count| count.parse().ok()).unwrap_or_default()
 }
 
 /// The level of a paragraph's style; also without a list of styles, as small writers of the format leave it out.

@@ -1,6 +1,7 @@
-//! E-mail (RFC 5322): the headers that people read, the text or else the HTML, and the names of what is attached.
+//! E-mail (RFC 5322): the headers that people read, the text or else the HTML, the names of what is attached, and attached
+//! messages as sections behind it.
 
-use mail_parser::{Address, MessageParser, MimeHeaders};
+use mail_parser::{Address, Message, MessageParser, MimeHeaders};
 
 use super::builder::Builder;
 use super::{ExtractedText, Source, SourceError, html};
@@ -8,6 +9,12 @@ use crate::chunking::{self, Chunker};
 
 /// Most attachments that are named.
 const MAX_NAMED: usize = 100;
+
+/// How deep messages are read that are attached to each other; one within the last is left out.
+const MAX_DEPTH: u8 = 5;
+
+/// Most attached messages of one document, a digest of a mailing list among them.
+const MAX_ATTACHED: usize = 1000;
 
 /// One message.
 pub(super) struct Email;
@@ -47,26 +54,41 @@ impl Source for Email {
         let mut out = Builder::default();
         out.title(message.subject().unwrap_or_default());
         out.author(&people(message.from()));
-        let header = |out: &mut Builder, header: &str, value: String| {
-            if !value.trim().is_empty() {
-                out.line(&format!("{header}: {}", value.split_whitespace().collect::<Vec<_>>().join(" ")));
-            }
-        };
-        header(&mut out, "Subject", message.subject().unwrap_or_default().to_owned());
-        header(&mut out, "From", people(message.from()));
-        header(&mut out, "To", people(message.to()));
-        header(&mut out, "Cc", people(message.cc()));
-        header(&mut out, "Date", message.date().map(|date| date.to_rfc3339()).unwrap_or_default());
-        let names: Vec<&str> =
-            message.attachments().filter_map(|part| part.attachment_name()).take(MAX_NAMED).collect();
-        header(&mut out, "Attachments", names.join(", "));
-        out.paragraph(&body(name, &message)?);
+        let mut room = MAX_ATTACHED;
+        write(name, &message, 1, &mut room, &mut out)?;
         out.finish(name, "it has neither headers nor a body")
     }
 }
 
+/// One message, and those that are attached to it while there is room for them. `depth` counts from 1.
+fn write(name: &str, message: &Message<'_>, depth: u8, room: &mut usize, out: &mut Builder) -> Result<(), SourceError> {
+    let header = |out: &mut Builder, header: &str, value: String| {
+        if !value.trim().is_empty() {
+            out.line(&format!("{header}: {}", value.split_whitespace().collect::<Vec<_>>().join(" ")));
+        }
+    };
+    header(out, "Subject", message.subject().unwrap_or_default().to_owned());
+    header(out, "From", people(message.from()));
+    header(out, "To", people(message.to()));
+    header(out, "Cc", people(message.cc()));
+    header(out, "Date", message.date().map(|date| date.to_rfc3339()).unwrap_or_default());
+    let names: Vec<&str> = message.attachments().filter_map(|part| part.attachment_name()).take(MAX_NAMED).collect();
+    header(out, "Attachments", names.join(", "));
+    out.paragraph(&body(name, message)?);
+    if depth == MAX_DEPTH {
+        return Ok(());
+    }
+    for attached in message.attachments().filter_map(|part| part.message()) {
+        let Some(left) = room.checked_sub(1) else { break };
+        *room = left;
+        out.heading(depth, "Attached message");
+        write(name, attached, depth + 1, room, out)?;
+    }
+    Ok(())
+}
+
 /// The plain text where a writer gave one, else what is seen of the HTML.
-fn body(name: &str, message: &mail_parser::Message<'_>) -> Result<String, SourceError> {
+fn body(name: &str, message: &Message<'_>) -> Result<String, SourceError> {
     let is_plain = message
         .text_body
         .first()

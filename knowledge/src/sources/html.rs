@@ -9,7 +9,7 @@ use htmd::{Element, HtmlToMarkdown};
 use parking_lot::Mutex;
 
 use super::builder::{MAX_TEXT_BYTES, one_line};
-use super::{ExtractedText, Fault, Source, SourceError, decode, markdown};
+use super::{ExtractedText, Fault, Source, SourceError, decode, html_table, markdown};
 use crate::chunking::{self, Chunker};
 
 /// Most elements that stand in each other; browsers stop at 512. The walk through them takes stack for each.
@@ -42,10 +42,6 @@ const BLOCKS: &[&str] = &[
     "ul",
     "ol",
     "li",
-    "table",
-    "tr",
-    "td",
-    "th",
     "h1",
     "h2",
     "h3",
@@ -156,7 +152,7 @@ fn converter(title: Arc<Mutex<Option<String>>>) -> HtmlToMarkdown {
         ol_number_spacing: 1,
         ..Options::default()
     };
-    HtmlToMarkdown::builder()
+    let builder = HtmlToMarkdown::builder()
         .options(options)
         .skip_tags(UNSEEN.to_vec())
         .add_handler(vec!["title"], move |handlers: &dyn Handlers, element: Element| {
@@ -170,11 +166,12 @@ fn converter(title: Arc<Mutex<Option<String>>>) -> HtmlToMarkdown {
         })
         .add_handler(BLOCKS.to_vec(), |handlers: &dyn Handlers, element: Element| {
             if is_hidden(&element) { None } else { handlers.fallback(element) }
-        })
-        .build()
+        });
+    html_table::with_tables(builder).build()
 }
 
-fn is_hidden(element: &Element<'_>) -> bool {
+/// Whether the element itself says that it is not shown.
+pub(super) fn is_hidden(element: &Element<'_>) -> bool {
     element.attrs.iter().any(|attribute| match &*attribute.name.local {
         "hidden" => true,
         "style" => {

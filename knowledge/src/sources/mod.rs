@@ -22,6 +22,7 @@ mod folder;
 mod gather;
 mod globs;
 mod html;
+mod html_table;
 mod isolate;
 mod json;
 mod json_digits;

@@ -86,6 +86,36 @@ fn given_a_word_document_when_read_then_headings_lists_tables_and_notes_are_ther
 }
 
 #[test]
+fn given_cells_over_several_columns_when_a_word_document_is_read_then_those_behind_keep_their_columns() {
+    let cell = |properties: &str, text: &str| {
+        format!("<w:tc><w:tcPr>{properties}</w:tcPr><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:tc>")
+    };
+    let table = |rows: &str| build::docx(&format!("<w:tbl>{rows}</w:tbl>"));
+    let wide = "<w:gridSpan w:val='2'/>";
+    let rows = format!(
+        "<w:tr>{}{}</w:tr><w:tr>{}{}{}</w:tr><w:tr><w:trPr><w:gridBefore w:val='2'/></w:trPr>{}</w:tr><w:tr>{}{}{}</w:tr>",
+        cell(wide, "Name"),
+        cell("", "Price"),
+        cell("", "Ada"),
+        cell("", "Byron"),
+        cell("", "7"),
+        cell("", "8"),
+        cell("<w:vMerge/>", ""),
+        cell("", &format!("a</w:t></w:r></w:p><w:tbl><w:tr>{}</w:tr></w:tbl><w:p><w:r><w:t>b", cell(wide, "in"))),
+        cell("", "9"),
+    );
+    let expected = "| Name |  | Price |\n| --- | --- | --- |\n| Ada | Byron | 7 |\n|  |  | 8 |\n|  | a in b | 9 |\n";
+    let text = read("docx", &table(&rows)).unwrap().text;
+    assert!(text.contains(expected), "{text}");
+    for count in ["0", "-1", "x", "18446744073709551616", "18446744073709551615", "1000000"] {
+        let span = format!("<w:gridSpan w:val='{count}'/>");
+        let text = read("docx", &table(&format!("<w:tr>{}{}</w:tr>", cell(&span, "a"), cell("", "b")))).unwrap().text;
+        let columns = text.lines().find(|line| line.starts_with("| a")).unwrap().matches(" |").count();
+        assert!(text.contains("b |") && columns <= 64, "{count}: {text}");
+    }
+}
+
+#[test]
 fn given_text_boxes_and_moved_text_when_a_word_document_is_read_then_each_word_is_there_once() {
     let run = |text: &str| format!("<w:r><w:t xml:space='preserve'>{text}</w:t></w:r>");
     let inner = format!("<w:p>{}</w:p>", run("Boxed words."));
@@ -326,6 +356,35 @@ fn given_a_message_when_read_then_headers_text_and_names_of_attachments_are_ther
     let text = read("eml", html.as_bytes()).unwrap().text;
     assert!(text.contains("Only **html**") && !text.contains("evil"), "{text}");
     assert_eq!(refusal("eml", b"no header at all"), "malformed_document");
+}
+
+#[test]
+fn given_messages_attached_to_messages_when_read_then_their_words_are_found_and_depth_is_bounded() {
+    let within = |number: usize, attached: &str| {
+        format!(
+            "From: a{number}@example.org\r\nSubject: Subject {number}\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=B{number}\r\n\r\n\
+             --B{number}\r\nContent-Type: text/plain\r\n\r\nWords of {number}.\r\n{attached}--B{number}--\r\n"
+        )
+    };
+    let attach = |number: usize, message: &str| {
+        format!("--B{number}\r\nContent-Type: message/rfc822\r\nContent-Disposition: attachment\r\n\r\n{message}\r\n")
+    };
+    let mut message = within(9, "");
+    for number in (0..9).rev() {
+        message = within(number, &attach(number, &message));
+    }
+    let text = read("eml", message.as_bytes()).unwrap();
+    assert_eq!(text.title.as_deref(), Some("Subject 0"));
+    for number in 0..5 {
+        let part = format!("From: a{number}@example.org\n\nWords of {number}.");
+        assert!(text.text.contains(&part), "{part:?} is not in {}", text.text);
+    }
+    assert!(!text.text.contains("Words of 5."), "{}", text.text);
+    let levels: Vec<_> = text.sections.iter().map(|section| section.level).collect();
+    assert_eq!(levels, [1, 2, 3, 4]);
+    let digest = within(0, &(1..4).map(|number| attach(0, &within(number, ""))).collect::<String>());
+    let text = read("eml", digest.as_bytes()).unwrap().text;
+    assert!((0..4).all(|number| text.contains(&format!("Words of {number}."))), "{text}");
 }
 
 #[test]
