@@ -323,7 +323,7 @@ def _(w):
 
     def letters():
         items = json.loads(w.main.server.cli("dlq", "ls", "--topic", topic, "--json").stdout)["items"]
-        return [item["id"] for item in items if item["state"] == "open"] if len(items) >= 2 else None
+        return [item["id"] for item in items if item["status"] == "open"] if len(items) >= 2 else None
 
     first, second = wait_for(letters, 60, "two dead letters", every_s=0.3)[:2]
     listed, shown = w.main.cli("dlq", "ls").ok(), w.main.cli("dlq", "show", first).ok()
