@@ -84,6 +84,8 @@ class StubModel:
         # is time for tests to come between.
         self.at_once = at_once
         self.requests = {}
+        # How many drafts of a script were found wanting, where it says how many are: `doubts`.
+        self.doubted = {}
         # Texts that it was asked for vectors of.
         self.embedded = 0
         self.lock = threading.Lock()
@@ -118,6 +120,12 @@ class StubModel:
         tool = script.get("tool", "calculator")
         arguments = json.loads(script["args"]) if "args" in script else {"expression": f"{results} + 1"}
         other = shaped(body.get("format"), steps)
+        if other and "verdict" in other:
+            with self.lock:
+                doubted = self.doubted.setdefault(script.get("id", ""), 0)
+                if doubted < int(script.get("doubts", 0)):
+                    self.doubted[script["id"]] += 1
+                    other["verdict"] = "fail"
         if other:
             return {"role": "assistant", "content": json.dumps(other)}
         if "format" in body:
