@@ -344,7 +344,7 @@ def _(w):
         assert done.code in (1, 2, 3, 4) and said, (line, done)
         what, hint = said.groups()
         assert not re.match(r"[A-Z][a-z]", what) and not what.rstrip().endswith("."), (line, done)
-        assert not re.search(r"\b[A-Z][a-z]+Id\b|(?<!iconv )'\{|<command>|Some\(|None\b", done.err), (line, done)
+        assert not re.search(r"\b[A-Z][a-z]+Id\b|'\{\w|<command>|Some\(|None\b", done.err), (line, done)
         if "--help shows what it takes" in hint:
             command = hint.split(" --help")[0].removeprefix("riverrun ")
             assert line.startswith(command), (line, done)

@@ -247,10 +247,10 @@ def _(w):
 
 @rules.check("rule.websocket.tokens", "pieces of text come only to who asks for them")
 def _(w):
-    asked = w.main.socket("/ws/agent", {"task": "say something", "agent": "react", "tokens": True})
-    silent = w.main.socket("/ws/agent", {"task": "say something", "agent": "react"})
+    slowly = {"task": "say something [[steps=0 id=tokens pause_ms=500]]", "agent": "react"}
+    asked, silent = w.main.socket("/ws/agent", slowly | {"tokens": True}), w.main.socket("/ws/agent", slowly)
     # It waits for a person until somebody follows it: what the model writes behind the answer is heard, however slow the machine is.
-    run_id, step = w.open_run("rule-tokens")
+    run_id, step = w.open_run("rule-tokens pause_ms=500")
     approve = functools.partial(w.main.post, f"/runs/{run_id}/approvals/{step}", {"decision": "approve"})
     followed = w.main.socket(f"/ws/runs/{run_id}?tokens=true", then=approve)
     assert "token" in asked.kinds() and "token" not in silent.kinds() and "token" in followed.kinds(), (asked, silent, followed)

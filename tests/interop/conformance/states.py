@@ -134,6 +134,7 @@ def _(w):
     kinds = records(w.main.server, "riverrun.finetune.events", job.json["job_id"])
     begun = heard.messages[0]["job"]["status"]
     assert job.json["status"] == "succeeded" and begun in ("queued", "running"), heard
+    kinds = list(dict.fromkeys(kinds))
     assert kinds[:2] == ["FinetuneAccepted", "FinetuneClaimed"] and kinds[-1] == "FinetuneFinished", kinds
     return [Told(f"WS /ws/finetune/{job.json['job_id']}, its first message", f"status: {begun}"), job.told("status"), Told("riverrun.finetune.events, records with that key", " → ".join(dict.fromkeys(kinds)))]
 
