@@ -320,14 +320,12 @@ impl Values {
                 Some((name.strip_prefix(KAFKA_PREFIX)?.to_lowercase().replace('_', "."), value.clone()))
             })
             .collect();
-        match refused_setting(&extra) {
-            None => Ok(extra),
-            Some((property, reason)) => {
-                let name = format!("{KAFKA_PREFIX}{}", property.to_uppercase().replace('.', "_"));
-                let message = format!("setting {name} is none that the Kafka client takes as {property:?}: {reason}");
-                Err(CliError::new(Exit::Usage, message).hint(fix(&name)))
-            }
+        if let Some((property, reason)) = refused_setting(&extra) {
+            let name = format!("{KAFKA_PREFIX}{}", property.to_uppercase().replace('.', "_"));
+            let message = format!("setting {name} is none that the Kafka client takes as {property:?}: {reason}");
+            return Err(CliError::new(Exit::Usage, message).hint(fix(&name)));
         }
+        Ok(extra)
     }
 }
 
