@@ -4,7 +4,6 @@ import json
 import subprocess
 
 from conformance.core import Group, Told
-from conformance.rules import tool_steps
 from conformance.exchange import has, short
 from conformance.world import BASE, PLAIN, examples
 from server import BINARY, ROOT, wait_for
@@ -286,6 +285,7 @@ def _(w):
 @commands.check("cli.runs.answer", "approves, denies, resumes, forks and cancels", "runs approve", "runs approve --deny", "runs approve --note", "runs resume",
                 "runs fork", "runs fork --at-seq", "runs cancel")
 def _(w):
+    from conformance.rules import tool_steps
     run_id, step = w.open_run("cli-answer")
     told = []
 
