@@ -10,7 +10,7 @@ use riverrun_stores::read_models::{ReceiptView, Timestamp, TurnView, memory_quer
 use crate::accept::COMPONENT;
 use crate::error::ApiError;
 use crate::state::AppState;
-use crate::submit::Checks;
+use crate::submit::{Checks, one_of};
 use crate::wait::until;
 use crate::wire::{ForgetCounts, ForgetDone};
 
@@ -35,7 +35,7 @@ pub fn turn_text(checks: &mut Checks, text: &str) {
 /// A role that can be given.
 pub fn role(checks: &mut Checks, name: &str) -> TurnRole {
     let role = TurnRole::by_name(name);
-    checks.require(role != TurnRole::Unknown, "role", "must be user, assistant, system or tool");
+    one_of(checks, "role", Some(name), ["user", "assistant", "system", "tool"].into_iter());
     role
 }
 

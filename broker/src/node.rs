@@ -137,7 +137,7 @@ impl Node {
                 return Err(error.into());
             }
             self.topics.add(name, &meta, self.config.segment_bytes, &self.storage);
-            tracing::info!(topic = name, partitions, "topic created");
+            tracing::debug!(topic = name, partitions, "topic created");
         }
         Ok(meta)
     }

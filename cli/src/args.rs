@@ -266,7 +266,7 @@ pub struct IngestArgs {
     /// The collection; made when it is not there
     #[arg(short, long, default_value = "default")]
     pub collection: String,
-    /// Its namespace
+    /// The collection's namespace
     #[arg(short, long)]
     pub namespace: Option<String>,
     /// Warehouse table for a tabular source
@@ -311,9 +311,9 @@ pub struct IngestArgs {
 #[derive(Debug, Clone, Args)]
 pub struct ChunkArgs {
     /// Where embeddings are made: hf runs a model of the hub in this process, whatever the default model is
-    #[arg(long)]
+    #[arg(long, value_name = "BACKEND")]
     pub embed_backend: Option<String>,
-    /// Most characters, or tokens, of a chunk
+    /// Most characters, or tokens, of a chunk; RIVERRUN_CHUNK_SIZE when left out
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub chunk_size: Option<i64>,
     /// Characters, or tokens, that neighbouring chunks share at most
@@ -327,12 +327,12 @@ pub struct ChunkArgs {
 /// Options of searches and questions.
 #[derive(Debug, Args)]
 pub struct SearchArgs {
-    /// What to look for
+    /// What to look for, or to ask
     pub query: String,
     /// The collection
     #[arg(short, long, default_value = "default")]
     pub collection: String,
-    /// How many results
+    /// How many results, 1 to 100; RIVERRUN_RAG_TOP_K when left out
     #[arg(short, value_name = "N")]
     pub k: Option<usize>,
     /// Find each document once, by its best chunk: -k counts documents
@@ -419,7 +419,7 @@ pub struct AgentRunArgs {
     #[arg(short, long)]
     pub session: Option<String>,
     /// What happens when the session has a run that goes on; it is waited for when left out
-    #[arg(long, value_enum, requires = "session")]
+    #[arg(long, value_enum, requires = "session", value_name = "POLICY")]
     pub session_policy: Option<SessionChoice>,
     /// The provider; the default one when left out
     #[arg(long)]
@@ -427,10 +427,10 @@ pub struct AgentRunArgs {
     /// The chat model; the default one when left out
     #[arg(long)]
     pub model: Option<String>,
-    /// Sampling temperature, 0 to 2
+    /// Sampling temperature, 0 to 2; RIVERRUN_AGENT_TEMPERATURE when left out
     #[arg(short, long, value_name = "0..2")]
     pub temperature: Option<f64>,
-    /// Most iterations of the agent's loop
+    /// Most iterations of the agent's loop; RIVERRUN_AGENT_MAX_ITERS when left out
     #[arg(long, value_name = "N")]
     pub max_iters: Option<i32>,
     /// A tool that it may use; may be repeated. All when left out

@@ -75,6 +75,14 @@ impl CliError {
         self
     }
 
+    /// The same, where a server refused it without a fix: the help of the command that was asked for.
+    pub fn or_help_of(mut self, command: &str) -> Self {
+        if self.hint.is_none() && self.status.is_some() {
+            self.hint = Some(format!("{command} --help shows what it takes"));
+        }
+        self
+    }
+
     /// A signal ended it.
     pub fn interrupted() -> Self {
         Self::new(Exit::Interrupted, "interrupted")
@@ -84,9 +92,7 @@ impl CliError {
 impl From<Problem> for CliError {
     fn from(problem: Problem) -> Self {
         let exit = Exit::of(&problem);
-        let plain = Self::new(exit, problem.detail).maybe_hint(
-            problem.hint.or_else(|| Some("riverrun <command> --help shows what a command takes".to_owned())),
-        );
+        let plain = Self::new(exit, problem.detail).maybe_hint(problem.hint);
         Self { status: Some(problem.status), code: Some(problem.code), ..plain }
     }
 }

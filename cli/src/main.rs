@@ -28,7 +28,7 @@ mod fuzz_tests;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use riverrun_agents::tools::sandbox;
 use riverrun_knowledge::sources::{self, ISOLATED_COMMAND};
 use tracing_subscriber::EnvFilter;
@@ -54,14 +54,28 @@ fn main() -> ExitCode {
     if let Ok(program) = std::env::current_exe() {
         sources::isolate_with(program);
     }
-    let cli = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let asked = asked(&matches);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            let error = error.or_help_of(&asked);
             tell_error(&error);
             ExitCode::from(error.exit.code())
         }
     }
+}
+
+/// The command that was asked for, as it is written without its arguments.
+fn asked(matches: &ArgMatches) -> String {
+    let mut words = vec!["riverrun"];
+    let mut at = matches;
+    while let Some((name, below)) = at.subcommand() {
+        words.push(name);
+        at = below;
+    }
+    words.join(" ")
 }
 
 fn run(cli: Cli) -> Result<(), CliError> {

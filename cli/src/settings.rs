@@ -18,7 +18,7 @@ use riverrun_knowledge::retrieval::{Fusion, MAX_CONTEXT_BYTES};
 use riverrun_knowledge::sources::{Limits, SECRET_PREFIX, SourceSecrets};
 use riverrun_knowledge::web::WebPolicy;
 use riverrun_log::broker::SecureListener;
-use riverrun_log::{RegistryConfig, S3Config};
+use riverrun_log::{RegistryConfig, S3Config, refused_setting};
 use riverrun_models::{ModelSettings, Secret};
 use riverrun_stores::RedisConfig;
 use riverrun_stores::vectors::qdrant::QdrantConfig;
@@ -148,7 +148,7 @@ impl Settings {
             broker_port: values.number("RIVERRUN_BROKER_PORT", 9092, 0..=u16::MAX)?,
             broker_secure: secure_listener(&|name| values.text(name), folder)?,
             kafka_brokers: values.text(KAFKA_BROKERS),
-            kafka_extra: values.kafka_extra(),
+            kafka_extra: values.kafka_extra()?,
             database_url: servers::database_url(values)?,
             redis: servers::redis(values, folder)?,
             mongodb_url: servers::mongodb_url(values)?,
@@ -311,14 +311,21 @@ impl Values {
         text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| wrong(name, &text, &expected()))
     }
 
-    fn kafka_extra(&self) -> BTreeMap<String, String> {
-        self.0
+    fn kafka_extra(&self) -> Result<BTreeMap<String, String>, CliError> {
+        let extra: BTreeMap<String, String> = self
+            .0
             .iter()
             .filter(|(name, value)| name.as_str() != KAFKA_BROKERS && !value.is_empty())
             .filter_map(|(name, value)| {
                 Some((name.strip_prefix(KAFKA_PREFIX)?.to_lowercase().replace('_', "."), value.clone()))
             })
-            .collect()
+            .collect();
+        if let Some((property, reason)) = refused_setting(&extra) {
+            let name = format!("{KAFKA_PREFIX}{}", property.to_uppercase().replace('.', "_"));
+            let message = format!("setting {name} is none that the Kafka client takes as {property:?}: {reason}");
+            return Err(CliError::new(Exit::Usage, message).hint(fix(&name)));
+        }
+        Ok(extra)
     }
 }
 

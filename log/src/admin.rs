@@ -204,14 +204,22 @@ impl Admin {
         // Its end waits for its polling thread: never on a thread that runs tasks.
         std::thread::spawn(move || drop(client));
         let results = created.map_err(|error| LogError::kafka("create topics", error))?;
+        let mut made = 0;
         for result in results {
             match result {
-                Ok(name) => tracing::info!(topic = name, "topic created"),
+                Ok(name) => {
+                    made += 1;
+                    tracing::debug!(topic = name, "topic created");
+                }
                 Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
                 Err((name, code)) => {
                     return Err(LogError::kafka(format!("create topic {name}"), KafkaError::AdminOp(code)));
                 }
             }
+        }
+        if made > 0 {
+            // One line: a first start has more than thirty.
+            tracing::info!(topics = made, "topics created");
         }
         Ok(())
     }

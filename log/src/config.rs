@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::KafkaError;
 
 use crate::registry::Schemas;
 
@@ -23,6 +24,20 @@ pub struct LogConfig {
     pub extra: BTreeMap<String, String>,
     /// What records are read with.
     pub schemas: Schemas,
+}
+
+/// The first of raw librdkafka settings that the client does not take: its name, and what the client says of it. Nothing is connected
+/// to, so that what only a broker can refuse is not found.
+pub fn refused_setting(extra: &BTreeMap<String, String>) -> Option<(&str, String)> {
+    extra.iter().find_map(|(name, value)| {
+        let reason = match ClientConfig::new().set(name, value).create_native_config() {
+            Ok(_) => return None,
+            // The whole text of the error has the value, which may be a password under a name that was misspelt.
+            Err(KafkaError::ClientConfig(_, reason, _, _)) => reason,
+            Err(error) => error.to_string(),
+        };
+        Some((name.as_str(), reason))
+    })
 }
 
 impl LogConfig {

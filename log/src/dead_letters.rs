@@ -319,7 +319,7 @@ impl DeadLetters {
             topic.map(|topic| if topic.ends_with(SUFFIX) { topic.to_owned() } else { format!("{topic}{SUFFIX}") });
         let there: HashSet<String> = self.admin.topics().await?.into_iter().map(|t| t.name).collect();
         if let Some(missing) = wanted.as_ref().filter(|topic| !there.contains(*topic)) {
-            return Err(LogError::NotFound(format!("topic {missing}")));
+            return Err(LogError::NotFound(format!("topic {missing:?}")));
         }
         let known = all_specs()
             .iter()

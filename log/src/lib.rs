@@ -27,7 +27,7 @@ pub mod broker {
 }
 
 pub use blobs::{BlobError, BlobStore, ObjectStoreBlobs, S3Config};
-pub use config::LogConfig;
+pub use config::{LogConfig, refused_setting};
 pub use dead_letters::DeadLetter;
 pub use embedded::EmbeddedBroker;
 pub use error::LogError;

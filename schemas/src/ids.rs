@@ -19,11 +19,19 @@ const DERIVED: Uuid = Uuid::from_u128(0x5f2b_1d6e_8c0a_4e37_9a41_72d9_03c6_b85f)
 
 /// A text is not an id of the wanted kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{value:?} is not a {kind} id; expected {prefix}_ followed by 26 characters of base 32")]
+#[error("{value:?} is no {kind} id; expected {prefix}_ followed by 26 characters of base 32")]
 pub struct IdError {
-    kind: &'static str,
+    kind: String,
     prefix: &'static str,
     value: String,
+}
+
+/// What people call a thing whose id is of this type.
+fn said(type_name: &str) -> String {
+    match type_name {
+        "FinetuneId" => "training".to_owned(),
+        other => other.trim_end_matches("Id").to_lowercase(),
+    }
 }
 
 fn encode(uuid: Uuid) -> String {
@@ -117,7 +125,7 @@ macro_rules! typed_ids {
                 (0..)
                     .zip(Self::SPELLINGS)
                     .find_map(read)
-                    .ok_or_else(|| IdError { kind: stringify!($name), prefix: $prefix, value: value.chars().take(80).collect() })
+                    .ok_or_else(|| IdError { kind: said(stringify!($name)), prefix: $prefix, value: value.chars().take(80).collect() })
             }
         }
 
@@ -199,6 +207,9 @@ mod tests {
         ] {
             assert!(bad.parse::<RunId>().is_err(), "{bad} was taken");
         }
+        let said = "nope".parse::<RunId>().unwrap_err().to_string();
+        assert_eq!(said, "\"nope\" is no run id; expected run_ followed by 26 characters of base 32");
+        assert!("nope".parse::<FinetuneId>().unwrap_err().to_string().contains("is no training id; expected job_"));
     }
 
     #[test]

@@ -96,6 +96,8 @@ class StubModel:
         # is time for tests to come between.
         self.at_once = at_once
         self.requests = {}
+        # How many drafts of a script were found wanting, where it says how many are: `doubts`.
+        self.doubted = {}
         # Texts that it was asked for vectors of.
         self.embedded = 0
         self.lock = threading.Lock()
@@ -129,6 +131,12 @@ class StubModel:
         tool = script.get("tool", "calculator")
         arguments = json.loads(script["args"]) if "args" in script else {"expression": f"{results} + 1"}
         other = shaped(body.get("format"), steps)
+        if other and "verdict" in other:
+            with self.lock:
+                doubted = self.doubted.setdefault(script.get("id", ""), 0)
+                if doubted < int(script.get("doubts", 0)):
+                    self.doubted[script["id"]] += 1
+                    other["verdict"] = "fail"
         if other:
             return {"role": "assistant", "content": json.dumps(other)}
         if "format" in body:
@@ -146,13 +154,19 @@ class StubModel:
             def log_message(self, *_):
                 pass
 
-            def answer(self, *lines, status=200):
-                body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+            def answer(self, *lines, status=200, pause_ms=0):
+                """Sends lines of JSON; `pause_ms` stands between the first and the others."""
+                first, *more = (json.dumps(line).encode() + b"\n" for line in lines)
+                rest = b"".join(more)
+                body = first + rest
                 self.send_response(status)
                 self.send_header("content-type", "application/x-ndjson" if len(lines) > 1 else "application/json")
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                if pause_ms:
+                    self.wfile.write(first)
+                    time.sleep(pause_ms / 1000)
+                self.wfile.write(rest if pause_ms else body)
 
             def do_GET(self):
                 if self.path == "/api/version":
@@ -172,7 +186,9 @@ class StubModel:
                         message = stub.reply_to(body)
                         end = {"model": body["model"], "message": {"role": "assistant", "content": ""}, "done": True,
                                "done_reason": "stop", "prompt_eval_count": 10, "eval_count": 5}
-                        self.answer({"model": body["model"], "message": message, "done": False}, end)
+                        # What it writes is there for so long before it says that this was all.
+                        pause_ms = int(script_of(body["messages"]).get("pause_ms", 0))
+                        self.answer({"model": body["model"], "message": message, "done": False}, end, pause_ms=pause_ms)
                     elif self.path == "/api/embed":
                         inputs = body["input"] if isinstance(body["input"], list) else [body["input"]]
                         with stub.lock:

@@ -132,21 +132,53 @@ impl Plan {
         self.method.check()?;
         self.lora.check()?;
         let faults = [
-            ("learning_rate", self.learning_rate > 0.0 && self.learning_rate <= 1.0, "is not between 0 and 1"),
-            ("max_steps", (1..=MAX_STEPS).contains(&self.max_steps), "is not between 1 and 100000"),
-            ("batch_size", (1..=MAX_BATCH).contains(&self.batch_size), "is not between 1 and 256"),
-            ("accumulation", (1..=MAX_BATCH).contains(&self.accumulation), "is not between 1 and 256"),
-            ("seq_len", (8..=MAX_SEQUENCE).contains(&self.seq_len), "is not between 8 and 8192"),
-            ("warmup_steps", self.warmup_steps <= self.max_steps, "is more than max_steps"),
-            ("weight_decay", (0.0..=1.0).contains(&self.weight_decay), "is not between 0 and 1"),
-            ("max_grad_norm", self.max_grad_norm > 0.0, "is not above 0"),
-            ("dpo_beta", self.dpo_beta > 0.0 && self.dpo_beta <= 10.0, "is not between 0 and 10"),
-            ("eval_every", self.eval_every > 0, "is 0"),
-            ("checkpoint_every", self.checkpoint_every > 0, "is 0"),
+            (
+                "learning_rate",
+                self.learning_rate > 0.0 && self.learning_rate <= 1.0,
+                format!("is {}, which is not between 0 and 1", self.learning_rate),
+            ),
+            (
+                "max_steps",
+                (1..=MAX_STEPS).contains(&self.max_steps),
+                format!("is {}, which is not between 1 and 100000", self.max_steps),
+            ),
+            (
+                "batch_size",
+                (1..=MAX_BATCH).contains(&self.batch_size),
+                format!("is {}, which is not between 1 and 256", self.batch_size),
+            ),
+            (
+                "accumulation",
+                (1..=MAX_BATCH).contains(&self.accumulation),
+                format!("is {}, which is not between 1 and 256", self.accumulation),
+            ),
+            (
+                "seq_len",
+                (8..=MAX_SEQUENCE).contains(&self.seq_len),
+                format!("is {}, which is not between 8 and 8192", self.seq_len),
+            ),
+            (
+                "warmup_steps",
+                self.warmup_steps <= self.max_steps,
+                format!("is {}, which is more than max_steps, {}", self.warmup_steps, self.max_steps),
+            ),
+            (
+                "weight_decay",
+                (0.0..=1.0).contains(&self.weight_decay),
+                format!("is {}, which is not between 0 and 1", self.weight_decay),
+            ),
+            ("max_grad_norm", self.max_grad_norm > 0.0, format!("is {}, which is not above 0", self.max_grad_norm)),
+            (
+                "dpo_beta",
+                self.dpo_beta > 0.0 && self.dpo_beta <= 10.0,
+                format!("is {}, which is not between 0 and 10", self.dpo_beta),
+            ),
+            ("eval_every", self.eval_every > 0, "is 0, which is not above 0".to_owned()),
+            ("checkpoint_every", self.checkpoint_every > 0, "is 0, which is not above 0".to_owned()),
         ];
         match faults.into_iter().find(|(_, fits, _)| !fits) {
             None => Ok(()),
-            Some((field, _, reason)) => Err(TrainingError::Setting { field, reason: reason.to_owned() }),
+            Some((field, _, reason)) => Err(TrainingError::Setting { field, reason }),
         }
     }
 

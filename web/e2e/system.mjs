@@ -23,7 +23,7 @@ await step("a dead letter is handed in again, and comes back when it still can't
 	await letters.getByRole("button", { name: "Redrive" }).click();
 	await letters.filter({ hasText: "redriven" }).waitFor();
 	await letters.filter({ hasText: "open" }).waitFor();
-	const states = (await known()).map((letter) => letter.state);
+	const statuses = (await known()).map((letter) => letter.status);
 	assert.deepEqual(states, ["redriven", "open"]);
 	// What was handled has nothing more to press.
 	await counted(letters.filter({ hasText: "redriven" }).getByRole("button"), 0);
@@ -34,7 +34,7 @@ await step("one that needs nothing is dropped", async () => {
 	await letters.getByRole("button", { name: "Drop" }).click();
 	await letters.filter({ hasText: "dropped" }).waitFor();
 	await counted(letters.getByRole("button"), 0);
-	const states = (await known()).map((letter) => letter.state);
+	const statuses = (await known()).map((letter) => letter.status);
 	assert.deepEqual(states, ["redriven", "dropped"]);
 });
 

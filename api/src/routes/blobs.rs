@@ -82,7 +82,7 @@ async fn sweep_blobs(
 async fn swept(state: &AppState, grace_hours: Option<u64>, dry_run: bool) -> Result<Reply<BlobSweep>, ApiError> {
     let grace_hours = grace_hours.unwrap_or(DEFAULT_GRACE_HOURS);
     if !(MIN_GRACE..=MAX_GRACE).contains(&grace_hours) {
-        let reason = format!("is {grace_hours}; it lies between {MIN_GRACE} and {MAX_GRACE}");
+        let reason = format!("is {grace_hours}, which is not between {MIN_GRACE} and {MAX_GRACE}");
         return Err(ApiError::field("grace_hours", reason));
     }
     let report = once(state, hours(grace_hours), dry_run).await?;

@@ -54,7 +54,7 @@ async fn canvases(
 ) -> Result<Reply<Page<CanvasEntry>>, ApiError> {
     let mut checks = Checks::default();
     let namespace = checks.namespace(query.namespace.as_deref());
-    checks.require(query.limit != Some(0), "limit", "must be at least 1");
+    checks.require(query.limit != Some(0), "limit", "is 0, which is not between 1 and 500");
     checks.finish()?;
     let page = PageRequest { limit: query.limit, cursor: query.cursor };
     let found = state.parts().documents.list(DocumentKind::Canvas, &namespace, &page).await?;

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use base64::Engine;
+use riverrun_log::LogError;
 use riverrun_log::dead_letters::{DeadLetter, LetterId, LetterState};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -44,7 +45,11 @@ async fn list(
     Query(query): Query<ListQuery>,
 ) -> Result<Json<Items<DeadLetterEntry>>, ApiError> {
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
-    let letters = state.dead_letters().list(query.topic.as_deref(), limit).await?;
+    let letters = state
+        .dead_letters()
+        .list(query.topic.as_deref(), limit)
+        .await
+        .map_err(|error| missing(error, "riverrun topics"))?;
     Ok(Json(Items { items: letters.iter().map(|letter| entry(letter, false)).collect() }))
 }
 
@@ -52,8 +57,8 @@ async fn list(
 #[utoipa::path(get, path = "/dlq/{id}", tag = "log", params(("id" = String, Path, description = "such as `riverrun.ingest.commands.dlq:0`")),
     responses((status = 200, body = DeadLetterEntry), (status = 404, body = Problem)))]
 async fn show(State(state): State<AppState>, Path(id): Path<String>) -> Result<Json<DeadLetterEntry>, ApiError> {
-    let id: LetterId = id.parse()?;
-    Ok(Json(entry(&state.dead_letters().show(&id).await?, true)))
+    let id = letter_id(&id)?;
+    Ok(Json(entry(&state.dead_letters().show(&id).await.map_err(|error| missing(error, LISTED))?, true)))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -72,8 +77,8 @@ async fn redrive(
     Path(id): Path<String>,
     Query(query): Query<RedriveQuery>,
 ) -> Result<(StatusCode, HeaderMap, Json<Redriven>), ApiError> {
-    let id: LetterId = id.parse()?;
-    let position = state.dead_letters().redrive(&id, query.again).await?;
+    let id = letter_id(&id)?;
+    let position = state.dead_letters().redrive(&id, query.again).await.map_err(|error| missing(error, LISTED))?;
     let done = Redriven {
         id: id.to_string(),
         topic: position.topic.to_string(),
@@ -87,9 +92,23 @@ async fn redrive(
 #[utoipa::path(post, path = "/dlq/{id}/drop", tag = "log", params(("id" = String, Path)),
     responses((status = 200, body = DeadLetterEntry), (status = 404, body = Problem)))]
 async fn drop_letter(State(state): State<AppState>, Path(id): Path<String>) -> Result<Json<DeadLetterEntry>, ApiError> {
-    let id: LetterId = id.parse()?;
-    state.dead_letters().drop_letter(&id).await?;
-    Ok(Json(entry(&state.dead_letters().show(&id).await?, false)))
+    let id = letter_id(&id)?;
+    state.dead_letters().drop_letter(&id).await.map_err(|error| missing(error, LISTED))?;
+    Ok(Json(entry(&state.dead_letters().show(&id).await.map_err(|error| missing(error, LISTED))?, false)))
+}
+
+/// The fix where there is no such dead letter.
+const LISTED: &str = "riverrun dlq ls";
+
+fn letter_id(text: &str) -> Result<LetterId, ApiError> {
+    text.parse().map_err(|error| missing(error, LISTED))
+}
+
+/// The error, with what lists those that are there where one is not.
+fn missing(error: LogError, lists: &str) -> ApiError {
+    let absent = matches!(error, LogError::NotFound(_));
+    let error = ApiError::from(error);
+    if absent { error.hint(lists) } else { error }
 }
 
 fn entry(letter: &DeadLetter, with_payload: bool) -> DeadLetterEntry {
@@ -107,7 +126,7 @@ fn entry(letter: &DeadLetter, with_payload: bool) -> DeadLetterEntry {
         key: letter.key.as_deref().map(|key| String::from_utf8_lossy(key).into_owned()),
         size_bytes: payload.len(),
         at: Timestamp(letter.at_ms),
-        state: match letter.state {
+        status: match letter.state {
             LetterState::Open => "open",
             LetterState::Redriven => "redriven",
             LetterState::Dropped => "dropped",

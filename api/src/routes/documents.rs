@@ -45,7 +45,7 @@ async fn documents(
     let mut checks = Checks::default();
     let namespace = checks.namespace(query.namespace.as_deref());
     let name = checks.take("collection", query.collection.parse::<CollectionName>());
-    checks.require(query.limit != Some(0), "limit", "must be at least 1");
+    checks.require(query.limit != Some(0), "limit", "is 0, which is not between 1 and 500");
     let collection = Collection::new(namespace, checks.finish_with(name)?);
     let page = PageRequest { limit: query.limit, cursor: query.cursor };
     let found = read::documents(&state.parts().sql, &collection, &page).await?;

@@ -96,7 +96,7 @@ async fn turns(
 ) -> Result<Reply<Page<TurnView>>, ApiError> {
     let mut checks = Checks::default();
     let session = remember::session(&mut checks, query.namespace.as_deref(), query.session.as_deref());
-    checks.require(query.limit != Some(0), "limit", "must be at least 1");
+    checks.require(query.limit != Some(0), "limit", "is 0, which is not between 1 and 500");
     checks.finish()?;
     let page = PageRequest { limit: query.limit, cursor: query.cursor };
     let found = read::turns(&state.parts().sql, &session, &page).await?;

@@ -44,7 +44,7 @@ async fn steps(
 ) -> Result<Reply<Page<StepView>>, ApiError> {
     let run_id: RunId = id(&run_id)?;
     let mut checks = Checks::default();
-    checks.require(query.limit != Some(0), "limit", "must be at least 1");
+    checks.require(query.limit != Some(0), "limit", "is 0, which is not between 1 and 500");
     checks.require(query.cursor.is_none_or(|cursor| cursor >= 0), "cursor", "must be 0 or more");
     checks.finish()?;
     let limit = query.limit.unwrap_or(DEFAULT_PAGE).min(MAX_PAGE);

@@ -109,7 +109,7 @@ async fn list(
     let namespace = query.namespace.as_deref().map(|name| checks.namespace(Some(name)));
     let status: Option<RunStatus> = query.status.as_deref().and_then(|name| checks.take("status", name.parse()));
     let chain: Option<ChainId> = query.chain.as_deref().and_then(|id| checks.take("chain", id.parse()));
-    checks.require(query.limit != Some(0), "limit", "must be at least 1");
+    checks.require(query.limit != Some(0), "limit", "is 0, which is not between 1 and 500");
     checks.finish()?;
     let within = namespace.as_ref().map_or(Within::EveryNamespace, Within::Namespace);
     let filter = RunFilter { status, agent: query.agent, session: query.session, chain };

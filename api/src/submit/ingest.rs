@@ -94,7 +94,12 @@ pub fn ingest_target(body: &IngestBody, defaults: &IngestDefaults) -> Result<Ing
     one_of(&mut checks, "strategy", body.strategy.as_deref(), strategy_names().into_iter());
     one_of(&mut checks, "embed_backend", body.embed_backend.as_deref(), EMBED_BACKENDS.into_iter());
     let metadata_json = checks.metadata(body.metadata.as_ref());
-    let chunking = checks.take("chunk_size", chunk_config(body, defaults));
+    let chunking = chunk_config(body, defaults)
+        .map_err(|error| {
+            let (field, reason) = error.in_request();
+            checks.refuse(field, reason);
+        })
+        .ok();
     let (collection, chunking) = checks.finish_with(collection.zip(chunking))?;
     Ok(IngestTarget {
         namespace,

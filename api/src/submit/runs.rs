@@ -96,7 +96,9 @@ pub fn run_request(body: RunBody, known: &Known) -> Result<RunRequest, ApiError>
     }
     let budget = body.budget.unwrap_or_default();
     for (field, value) in [("budget.tokens", budget.tokens), ("budget.seconds", budget.seconds)] {
-        checks.require(value.is_none_or(|value| value > 0), field, "must be more than 0");
+        if let Some(value) = value.filter(|value| *value <= 0) {
+            checks.refuse(field, format!("is {value}, which is not above 0"));
+        }
     }
     let metadata_json = checks.metadata(body.metadata.as_ref());
     checks.finish().map_err(|error| if unknown_agent { error.hint("riverrun agents") } else { error })?;

@@ -329,7 +329,7 @@ pub struct DeadLetterEntry {
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// What became of it: `open`, `redriven` or `dropped`.
-    pub state: String,
+    pub status: String,
     /// The record's bytes in base 64; only where one dead letter was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_base64: Option<String>,

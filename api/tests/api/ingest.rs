@@ -351,23 +351,25 @@ fn given_a_collection_when_it_is_made_again_then_it_is_whole_and_says_what_was_d
 }
 
 #[test]
-fn given_sizes_that_can_not_be_when_an_ingest_is_asked_for_then_the_setting_is_named() {
+fn given_sizes_that_can_not_be_when_an_ingest_is_asked_for_then_the_field_is_named() {
     test(async |api| {
         let source = api.files.join("sized");
         std::fs::create_dir_all(&source).unwrap();
         std::fs::write(source.join("a.md"), "# A\n\nWords.").unwrap();
         for (sizes, words) in [
-            (json!({"chunk_size": 0}), "RIVERRUN_CHUNK_SIZE is 0"),
-            (json!({"chunk_size": -5}), "RIVERRUN_CHUNK_SIZE is -5"),
-            (json!({"chunk_size": 100, "chunk_overlap": 100}), "RIVERRUN_CHUNK_OVERLAP is 100"),
-            (json!({"chunk_overlap": -1}), "RIVERRUN_CHUNK_OVERLAP is -1"),
-            (json!({"chunk_unit": "words"}), "neither characters nor tokens"),
-            (json!({"chunk_unit": "tokens", "chunk_size": 5000}), "between 1 and 3000 tokens"),
+            (json!({"chunk_size": 0}), "chunk_size: is 0, which is not between 1 and 32000 characters"),
+            (json!({"chunk_size": -5}), "chunk_size: is -5"),
+            (json!({"chunk_size": 100, "chunk_overlap": 100}), "chunk_overlap: is 100"),
+            (json!({"chunk_overlap": -1}), "chunk_overlap: is -1"),
+            (json!({"chunk_unit": "words"}), "chunk_unit: \"words\" is not there; choose one of: characters, tokens"),
+            (json!({"chunk_unit": "tokens", "chunk_size": 5000}), "which is not between 1 and 3000 tokens"),
         ] {
             let mut body = json!({"source": source, "collection": "sized"});
             body.as_object_mut().unwrap().extend(sizes.as_object().unwrap().clone());
             let refused = problem(&api.post("/ingest", body).await, &[422]);
-            assert!(refused["errors"][0]["reason"].as_str().unwrap().contains(words), "{refused}");
+            let fault = &refused["errors"][0];
+            let told = format!("{}: {}", fault["field"].as_str().unwrap(), fault["reason"].as_str().unwrap());
+            assert!(told.contains(words), "{refused}");
         }
         // The model of a server has no tokenizer here: the document fails and says what to do.
         let reply = api.post("/ingest", json!({"source": source, "collection": "sized", "chunk_unit": "tokens"})).await;

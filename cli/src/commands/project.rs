@@ -98,7 +98,7 @@ pub enum ProjectCommand {
         /// Rewrites to choose from, 1 to 4
         #[arg(long, value_name = "N")]
         candidates: Option<i64>,
-        /// A public name that the rewrite may take out, such as f or C.m; repeatable. All others stay
+        /// A public name that the rewrite may take out, such as f or C.m; may be repeated. All others stay
         #[arg(long, value_name = "NAME")]
         may_remove: Vec<String>,
         /// Run the project's own tests before and after, in the sandbox: a program and its arguments, as the last thing on the line

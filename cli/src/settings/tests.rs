@@ -41,6 +41,8 @@ fn given_values_that_can_not_be_when_settings_are_read_then_the_error_names_the_
         ("RIVERRUN_INGEST_ROOTS", "/no/such/folder"),
         ("RIVERRUN_LOG_FORMAT", "xml"),
         ("RIVERRUN_WEB_ALLOW", "http://x"),
+        ("RIVERRUN_KAFKA_PORT", "19092"),
+        ("RIVERRUN_KAFKA_SECURITY_PROTOCOL", "none"),
         ("RIVERRUN_QDRANT_URL", "127.0.0.1:6334"),
         ("RIVERRUN_QDRANT_API_KEY", "key"),
         ("RIVERRUN_MONGODB_URL", "127.0.0.1:27017"),
@@ -52,6 +54,7 @@ fn given_values_that_can_not_be_when_settings_are_read_then_the_error_names_the_
         assert!(error.message.contains(name) && error.hint.is_some() && error.exit == Exit::Usage, "{name}: {error:?}");
     }
     assert!(!read(&[("RIVERRUN_API_TOKENS", "secret")]).unwrap_err().message.contains("secret"));
+    assert!(!read(&[("RIVERRUN_KAFKA_SASL_PASSWD", "secret")]).unwrap_err().message.contains("secret"));
     assert!(!read(&[("RIVERRUN_DATABASE_URL", "mysql://ann:secret@db/x")]).unwrap_err().message.contains("secret"));
 }
 

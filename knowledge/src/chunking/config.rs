@@ -144,6 +144,25 @@ impl ChunkError {
         }
     }
 
+    /// The field of a request that it is about, and what is wrong with its value: as `Display`, which names the setting.
+    pub fn in_request(&self) -> (&'static str, String) {
+        match self {
+            Self::BadSize { size, unit } => {
+                ("chunk_size", format!("is {size}, which is not between 1 and {} {unit}", unit.max_size()))
+            }
+            Self::BadUnit { given } => {
+                ("chunk_unit", format!("{given:?} is not there; choose one of: characters, tokens"))
+            }
+            Self::BadOverlap { overlap, size } => {
+                ("chunk_overlap", format!("is {overlap}, which is not between 0 and one less than chunk_size, {size}"))
+            }
+            Self::BeyondModel { .. } | Self::Tokenizer { .. } | Self::TooMany { .. } => {
+                ("chunk_size", self.to_string())
+            }
+            Self::UnknownStrategy { .. } => ("strategy", self.to_string()),
+        }
+    }
+
     /// The fix.
     pub fn hint(&self) -> String {
         match self {

@@ -271,7 +271,9 @@ impl ModelStore {
         match error {
             ModelError::Cancelled | ModelError::Internal { .. } | ModelError::RateLimited { .. } => error,
             other => {
-                let roots: Vec<String> = self.roots().map(|root| root.display().to_string()).collect();
+                let mut roots: Vec<String> = self.roots().map(|root| root.display().to_string()).collect();
+                // Both settings may name the same folder.
+                roots.dedup();
                 ModelError::ModelMissing {
                     model: name.to_owned(),
                     reason: format!("it is not in {}, and could not be fetched: {other}", roots.join(" or ")),

@@ -212,7 +212,7 @@ impl std::str::FromStr for RunStatus {
         let names = || all.map(RunStatus::as_str).join(", ");
         all.into_iter()
             .find(|status| status.as_str() == value)
-            .ok_or_else(|| format!("{value:?} is not a run status; one of {}", names()))
+            .ok_or_else(|| format!("{value:?} is not there; choose one of: {}", names()))
     }
 }
 

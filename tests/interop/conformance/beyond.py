@@ -259,10 +259,7 @@ FLAGS = {
         runs watch --after
         runs watch --tokens
         runs cancel --reason
-        runs approve --deny
-        runs approve --note
         runs approve --watch
-        runs fork --at-seq
         runs fork --model
         runs fork --provider
         runs fork --agent

@@ -102,7 +102,7 @@ def _(w):
 def _(w):
     done = w.main.cli("search", "what does a winch launch cost", "-c", w.handbook).ok()
     assert done.out.startswith("1. ") and " bytes " in done.out and "(score " in done.out, done
-    return done.told(said="1. … bytes A..B (score N)")
+    return done.told(said=short(done.out.splitlines()[0], 90))
 
 
 @commands.check("cli.warehouse.tables", "the tables with rows, collection and columns", "warehouse tables")
@@ -157,7 +157,7 @@ def _(w):
     shown = w.main.cli("memory", "context", *talk).ok()
     assert added.out.startswith("trn_") and "handbook" in chatted.out and "shown: 1 turns" in chatted.err, (added, chatted)
     assert "user: the rope is in the red box" in shown.out and "user: hello" in shown.out, shown
-    return [added.told(said=short(added.out)), chatted.told(said=short(chatted.out)), shown.told(said="the turns, oldest first")]
+    return [added.told(said=short(added.out)), chatted.told(said=short(chatted.out)), shown.told(said=short(shown.out, 90))]
 
 
 @commands.check("cli.agents", "the agent types", "agents")
@@ -278,22 +278,36 @@ def _(w):
     run_id = w.ended["run_id"]
     listed, shown, watched = (w.main.cli("runs", *words).ok() for words in (("ls",), ("show", run_id), ("watch", run_id)))
     assert run_id in listed.out and "done after 2 steps" in shown.out and watched.out.count("calculator(") == 2, (listed, shown, watched)
-    return [listed.told(said="the runs, newest first"), shown.told(said="succeeded, with its steps"), watched.told(said="its steps and its end")]
+    row = next(line for line in listed.out.splitlines() if run_id in line)
+    return [listed.told(said=short(row, 90)), shown.told(said=short(shown.out, 90)), watched.told(said=short(watched.out, 90))]
 
 
-@commands.check("cli.runs.answer", "approves, denies, resumes, forks and cancels", "runs approve", "runs resume", "runs fork", "runs cancel")
+@commands.check("cli.runs.answer", "approves, denies, resumes, forks and cancels", "runs approve", "runs approve --deny", "runs approve --note", "runs resume",
+                "runs fork", "runs fork --at-seq", "runs cancel")
 def _(w):
+    from conformance.rules import tool_steps
     run_id, step = w.open_run("cli-answer")
     told = []
-    for words in (("resume", run_id), ("approve", run_id, step)):
-        told.append(w.main.cli("runs", *words).ok().told())
+
+    def tell(*words):
+        done = w.main.cli("runs", *words).ok()
+        assert done.out.strip() or done.err.strip(), done
+        told.append(done.told(said=short(done.out or done.err, 90)))
+
+    tell("resume", run_id)
+    tell("approve", run_id, step)
     assert w.main.server.run_end(run_id)["status"] == "succeeded"
+    denied, asking = w.open_run("cli-deny")
+    tell("approve", denied, asking, "--deny", "--note", "not today")
+    w.main.server.run_end(denied)
+    left_out = [one["error"] for one in tool_steps(w.main.get(f"/runs/{denied}").json) if one.get("error")]
+    assert left_out and "not today" in json.dumps(left_out), left_out
     forked = w.main.cli("runs", "fork", run_id, "--at-seq", "0", "--json").ok()
     fork = forked.json["run_id"]
     w.asks(fork)
-    cancelled = w.main.cli("runs", "cancel", fork).ok()
+    tell("cancel", fork)
     assert w.main.server.run_end(fork)["status"] == "cancelled"
-    return [*told, forked.told("run_id"), cancelled.told()]
+    return [*told, forked.told("run_id", "status")]
 
 
 @commands.check("cli.worker", "one kind of worker as a process of its own, which wants a log and stores that others reach", "worker")
@@ -323,7 +337,7 @@ def _(w):
 
     def letters():
         items = json.loads(w.main.server.cli("dlq", "ls", "--topic", topic, "--json").stdout)["items"]
-        return [item["id"] for item in items if item["state"] == "open"] if len(items) >= 2 else None
+        return [item["id"] for item in items if item["status"] == "open"] if len(items) >= 2 else None
 
     first, second = wait_for(letters, 60, "two dead letters", every_s=0.3)[:2]
     listed, shown = w.main.cli("dlq", "ls").ok(), w.main.cli("dlq", "show", first).ok()

@@ -134,6 +134,7 @@ setting.unreadable-value
 rule.agent.omitted
 rule.agent.named
 rule.agent.catalog
+rule.approval
 rule.namespace.run-tools
 rule.namespace.run-memory
 rule.namespace.run-collections
@@ -190,6 +191,7 @@ rule.access.host-origin
 rule.websocket.order
 rule.websocket.after
 rule.websocket.steps
+rule.websocket.kinds
 rule.websocket.tokens
 rule.websocket.slow
 rule.cli.streams
@@ -227,6 +229,7 @@ error.exit.3
 error.exit.4
 error.exit.130
 error.hint
+error.voice
 state.run.queued
 state.run.running
 state.run.waiting

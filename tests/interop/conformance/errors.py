@@ -1,6 +1,8 @@
 """Errors: what goes wrong, and what is said of it."""
 
 import json
+import re
+import shlex
 import signal
 import subprocess
 import urllib.request
@@ -252,3 +254,100 @@ def _(w):
     lines = done.err.strip().splitlines()
     assert lines[0].startswith("error: ") and "root" in lines[0] and lines[1] == "" and lines[2].startswith("hint: "), done
     return done.failed(4, "root", "react")
+
+
+# Each refused by another part of the product: an argument, a name, a number, a file, an address, an id, a setting.
+REFUSED = """
+chat ''
+chat hi -t 9
+chat hi --provider nope
+chat hi --file /nope
+embed ''
+models --provider nope
+models rm nope
+models show nope
+ingest /nope -c a
+ingest ftp://a/b -c a
+ingest TMP/voice.csv -c 'A B'
+ingest TMP/voice.csv -c a -n 'Team X'
+ingest TMP/voice.csv -c a --type nope
+ingest TMP/voice.csv -c a --strategy nope
+ingest TMP/voice.csv -c a --embed-backend nope
+ingest TMP/voice.csv -c a --chunk-size 0
+ingest TMP/voice.csv -c a --chunk-size 100 --chunk-overlap 100
+ingest TMP/voice.csv -c a --metadata nope
+ingest TMP/voice.csv -c a --depth 9
+stream produce ''
+stream produce x --topic riverrun.agent.commands
+collections rm nope
+collections check nope
+search x -c nope
+search x -k 0
+search x --filter nope
+rag ask x -c nope
+tools check /nope
+agent run ''
+agent run x --agent nope
+agent run x --tool nope
+agent run x --collection nope
+agent run x --max-iters 0
+agent run x --budget-tokens 0
+agent run x --metadata 3
+canvas check /nope
+canvas show nope
+chains show chn_01h455vb4pex5vsknk084sn02q
+runs show nope
+runs show run_01h455vb4pex5vsknk084sn02q
+runs ls --status nope
+runs ls --limit 0
+runs ls --cursor nope
+memory add nobody x
+memory why nope
+memory context -k 0
+finetune dataset 'A B' --jsonl TMP/voice.jsonl
+finetune dataset ab --jsonl /nope
+finetune dataset ab --jsonl TMP/voice.jsonl
+finetune train --dataset nope --name x
+finetune train --dataset nope --name x --method nope
+finetune jobs --status nope
+finetune watch job_01h455vb4pex5vsknk084sn02q
+finetune show nope
+finetune stage nope@1 nope
+finetune eval /nope
+docs ls -c nope
+docs show nope
+project import /nope
+project analyze nope
+project report prj_01h455vb4pex5vsknk084sn02q
+project tools rm nope
+warehouse query ''
+warehouse query 'drop table x'
+dlq show nope
+dlq show riverrun.agent.commands.dlq:999
+dlq ls --topic nope
+blobs sweep --grace 0
+usage -n A
+import /nope
+tokens create 'A B' --scope read
+tokens revoke nope
+""".strip().splitlines()
+
+
+@errors.check("error.voice", "whatever refuses a command, it says so in one way: `error:` in lower case with the value and no full stop, an empty line, `hint:` with what to do")
+def _(w):
+    w.file("voice.csv", "a,b\n1,2\n")
+    w.file("voice.jsonl", "nope\n")
+    ended = {}
+    for line in REFUSED:
+        done = w.main.cli(*shlex.split(line.replace("TMP", str(w.folder / "files"))))
+        said = re.search(r"^error: (.+?)\n\nhint: (\S.*)", done.err, re.M | re.S)
+        assert done.code in (1, 2, 3, 4) and said, (line, done)
+        what, hint = said.groups()
+        assert not re.match(r"[A-Z][a-z]", what) and not what.rstrip().endswith("."), (line, done)
+        assert not re.search(r"\b[A-Z][a-z]+Id\b|'\{\w|<command>|Some\(|None\b", done.err), (line, done)
+        if "--help shows what it takes" in hint:
+            command = hint.split(" --help")[0].removeprefix("riverrun ")
+            assert line.startswith(command), (line, done)
+        ended[done.code] = ended.get(done.code, 0) + 1
+    return Told(f"{len(REFUSED)} commands that are refused, from `riverrun {REFUSED[1]}` to `riverrun {REFUSED[-1]}`",
+                "each with error: and hint: · " + ", ".join(f"exit {code} × {ended[code]}" for code in sorted(ended)))

@@ -176,8 +176,8 @@ class Talk:
         shown = "".join(f"{name}={shlex.quote(value)} " for name, value in settings.items())
         return Done(f"{shown}riverrun {shlex.join(words)}", self.server.cli(*words, **settings))
 
-    def socket(self, path, *first, headers=None):
-        """Opens a WebSocket, says `first` and hears it to its end."""
+    def socket(self, path, *first, headers=None, then=None):
+        """Opens a WebSocket, says `first` and hears it to its end; `then` is done once the first message has come."""
         messages = []
         sent = f"WS {path}" + "".join(body_shown(one) for one in first)
         with connect(self.server.ws_url + path, max_size=None, additional_headers=self.headers | (headers or {}), open_timeout=30) as stream:
@@ -186,6 +186,8 @@ class Talk:
             try:
                 while True:
                     messages.append(json.loads(stream.recv(timeout=90)))
+                    if then and len(messages) == 1:
+                        then()
             except ConnectionClosed:
                 return Heard(sent, messages, stream.close_code, stream.close_reason)
 

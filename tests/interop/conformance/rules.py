@@ -5,6 +5,7 @@ import json
 from conformance.core import Group, Told
 from conformance.exchange import has, short
 from conformance.world import examples
+from server import wait_for
 
 rules = Group("Rules")
 
@@ -82,6 +83,27 @@ def _(w):
     assert "ibis" in json.dumps(tool_steps(inside.json)[0]["result"]), inside
     assert all("result" not in tool for tool in tool_steps(outside.json)), outside
     return [inside.told("status", said="the tool gave `ibis`"), outside.told("status", said="there is no such tool")]
+
+
+SENDS = TOOLS.replace("team_words", "sends").replace('effect = "none"', 'effect = "external"').replace('namespace = "team"\n', "")
+
+
+@rules.check("rule.approval", "`never`, `external` and `always` say which calls wait for a person: none, those with an effect outside, all")
+def _(w):
+    place = w.place("approval", RIVERRUN_TOOLS_FILE=str(w.file("sends.toml", SENDS)), RIVERRUN_DEFAULT_EMBED_MODEL="ollama/stub-embed")
+    place.server.start()
+    told = []
+    for approval, tool, waits in (("never", "sends", False), ("external", "sends", True), ("external", "calculator", False), ("always", "calculator", True)):
+        call = 'tool=sends args={"x":"ibis"}' if tool == "sends" else "tool=calculator"
+        body = {"task": f"[[steps=1 id=approval-{approval}-{tool} {call}]]", "agent": "react", "approval": approval}
+        run_id = place.post("/runs", body).json["run_id"]
+        look = f"/runs/{run_id}"
+        wait_for(lambda: place.server.get(look).json.get("status") in ("waiting_approval", "succeeded", "failed"), 60, f"{approval} and {tool}")
+        answer = place.get(look)
+        assert answer.json["status"] == ("waiting_approval" if waits else "succeeded"), (approval, tool, answer)
+        told.append(Told(f"approval: {approval}, a call of {tool}", answer.told("status").came))
+    place.server.stop()
+    return told
 
 
 @rules.check("rule.namespace.run-memory", "a run reads the conversation of its namespace alone")

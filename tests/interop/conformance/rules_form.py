@@ -1,5 +1,6 @@
 """Rules of form: names, keys, lists, who may ask, sockets, the command line."""
 
+import functools
 import os
 import pty
 import re
@@ -10,7 +11,7 @@ import log_client
 from conformance.core import Told, promised
 from conformance.exchange import Talk, has, short
 from conformance.rules import rules, tool_steps
-from conformance.world import bearer, training
+from conformance.world import bearer, records, training
 from server import BINARY, ROOT, wait_for
 
 # ---- names, keys, lists --------------------------------------------------------------------------------------------------
@@ -112,17 +113,19 @@ def _(w):
 
 @rules.check("rule.idempotency.answers", "a repeat of what is said to a run gets the first answer, too")
 def _(w):
-    told, statuses = [], []
+    told, same = [], []
     for what in ("approve", "cancel"):
         run_id, step = w.open_run(f"repeated-{what}")
         path, body = (f"/runs/{run_id}/approvals/{step}", {"decision": "approve"}) if what == "approve" else (f"/runs/{run_id}/cancel", {})
         first = w.main.post(path, body, headers={"idempotency-key": f"repeated-{what}"})
         w.main.server.run_end(run_id)
         again = w.main.post(path, body, headers={"idempotency-key": f"repeated-{what}"})
-        assert first.status == 202, first
-        statuses.append(again.status)
-        told += [first.told(), again.told()]
-    return promised(set(statuses) == {202}, *told)
+        assert first.status == 202 and first.json["run_id"] == run_id, first
+        same.append(again.status == 202 and again.json == first.json)
+        told += [first.told("run_id"), Told("the same again, once the run has ended", again.told(said="the first answer" if same[-1] else "another answer").came)]
+        events = records(w.main.server, "riverrun.agent.events", run_id)
+        assert events.count("RunApprovalDecided" if what == "approve" else "RunCancelRequested") == 1, events
+    return promised(all(same), *told)
 
 
 @rules.check("rule.lists", "lists take `limit` and `cursor` and answer `items` and `next_cursor`")
@@ -229,13 +232,27 @@ def _(w):
     return w.main.get(f"/runs/{w.ended['run_id']}").told("steps", "steps.1.kind", "steps.1.tool", "steps.2.kind")
 
 
+@rules.check("rule.websocket.kinds", "each kind of step comes where it belongs: route, plan, thought, tool_call, tool_result, approval, critique, reflection, answer")
+def _(w):
+    asked, step = w.open_run("kinds-asked")
+    w.main.post(f"/runs/{asked}/approvals/{step}", {"decision": "approve"})
+    w.main.server.run_end(asked)
+    shown = [w.main.run("What is 6*7?", temperature=0), w.main.run("add [[steps=1 id=kinds-planned]]", agent="plan_execute"),
+             w.main.run("add [[steps=1 id=kinds-doubted doubts=1]]", agent="reflexion"), w.main.get(f"/runs/{asked}")]
+    kinds = [list(dict.fromkeys(step["kind"] for step in answer.json["steps"])) for answer in shown]
+    assert [wanted in found for wanted, found in zip(("route", "plan", "reflection", "approval"), kinds, strict=True)] == [True] * 4, kinds
+    assert set().union(*kinds) == {"route", "plan", "thought", "tool_call", "tool_result", "approval", "critique", "reflection", "answer"}, kinds
+    return [answer.told("agent", said=", ".join(found)) for answer, found in zip(shown, kinds, strict=True)]
+
+
 @rules.check("rule.websocket.tokens", "pieces of text come only to who asks for them")
 def _(w):
-    asked = w.main.socket("/ws/agent", {"task": "say something", "agent": "react", "tokens": True})
-    silent = w.main.socket("/ws/agent", {"task": "say something", "agent": "react"})
-    run_id = w.main.server.start_run("add [[steps=1 delay_ms=500 id=rule-tokens]]")
-    wait_for(lambda: w.main.server.get(f"/runs/{run_id}").status == 200, 30, "the run to be known")
-    followed = w.main.socket(f"/ws/runs/{run_id}?tokens=true")
+    slowly = {"task": "say something [[steps=0 id=tokens pause_ms=500]]", "agent": "react"}
+    asked, silent = w.main.socket("/ws/agent", slowly | {"tokens": True}), w.main.socket("/ws/agent", slowly)
+    # It waits for a person until somebody follows it: what the model writes behind the answer is heard, however slow the machine is.
+    run_id, step = w.open_run("rule-tokens pause_ms=500")
+    approve = functools.partial(w.main.post, f"/runs/{run_id}/approvals/{step}", {"decision": "approve"})
+    followed = w.main.socket(f"/ws/runs/{run_id}?tokens=true", then=approve)
     assert "token" in asked.kinds() and "token" not in silent.kinds() and "token" in followed.kinds(), (asked, silent, followed)
     has(next(message for message in asked.messages if message["type"] == "token"), "seq text")
     return [asked.told(), silent.told(), followed.told()]

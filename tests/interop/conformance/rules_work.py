@@ -55,10 +55,11 @@ def _(w):
 def _(w):
     _, report = w.analysis
     tools = {tool["name"]: tool for tool in report.json["tools"]}
-    assert {"syntax", "dependencies", "leakage"} <= {name for name, tool in tools.items() if tool["status"] == "ran"}, tools
-    for name in ("ruff", "mypy"):
-        assert tools[name]["status"] == "ran" or tools[name]["status"] == "missing" and tools[name]["fix"], tools[name]
-    return report.told(said=", ".join(f"{name}: {tool['status']}" for name, tool in sorted(tools.items()) if name in ("ruff", "mypy", "syntax", "dependencies", "leakage", "secrets")))
+    wanted = ("ruff", "mypy", "syntax", "dependencies", "leakage", "secrets")
+    assert all(tools[name]["status"] == "ran" for name in wanted), tools
+    found = {(finding["tool"], finding["rule"], finding["file"], finding["line"]) for finding in report.json["findings"]}
+    assert {("ruff", "F401", "train.py", 1), ("mypy", "name-defined", "train.py", 2), ("leakage", "fit-before-split", "train.py", 2)} <= found, found
+    return report.told(said=", ".join(f"{name}: ran, {tools[name]['findings']} findings" for name in wanted))
 
 
 @rules.check("rule.project.no-review", "without a review only what follows from the code alone is reported, the same each time")

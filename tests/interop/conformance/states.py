@@ -4,7 +4,7 @@
 import log_client
 from conformance.core import Group, Told
 
-from conformance.world import PLAIN, training
+from conformance.world import PLAIN, records, training
 from server import wait_for
 
 states = Group("States")
@@ -25,12 +25,6 @@ def statuses(look, ended):
 
 def of_run(w, run_id):
     return lambda: w.main.server.get(f"/runs/{run_id}").json.get("status")
-
-
-def records(server, topic, key):
-    """Types of the records of a topic that have that key, in order."""
-    found = [record for record in log_client.read_topic(server.brokers, topic) if record.key() == key.encode()]
-    return [log_client.headers(record)["ce_type"].rsplit(".", 1)[1] for record in found]
 
 
 # ---- runs ----------------------------------------------------------------------------------------------------------------
@@ -138,8 +132,11 @@ def _(w):
 def _(w):
     _, heard, job = w.training
     kinds = records(w.main.server, "riverrun.finetune.events", job.json["job_id"])
-    assert job.json["status"] == "succeeded" and heard.messages[0]["job"]["status"] in ("queued", "running"), heard
-    return [job.told("status"), Told("riverrun.finetune.events, records with that key", " → ".join(dict.fromkeys(kinds)))]
+    begun = heard.messages[0]["job"]["status"]
+    assert job.json["status"] == "succeeded" and begun in ("queued", "running"), heard
+    kinds = list(dict.fromkeys(kinds))
+    assert kinds[:2] == ["FinetuneAccepted", "FinetuneClaimed"] and kinds[-1] == "FinetuneFinished", kinds
+    return [Told(f"WS /ws/finetune/{job.json['job_id']}, its first message", f"status: {begun}"), job.told("status"), Told("riverrun.finetune.events, records with that key", " → ".join(dict.fromkeys(kinds)))]
 
 
 @states.check("state.job.failed", "a training that cannot go on has failed, with the reason")

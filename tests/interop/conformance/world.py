@@ -7,9 +7,11 @@ import shutil
 import socket
 import subprocess
 import sqlite3
+import sys
 from functools import cached_property
 from pathlib import Path
 
+import log_client
 import tiny_model
 from conformance import mongo, stubs, tiny_encoder
 from conformance.exchange import PLACES, Talk
@@ -68,6 +70,9 @@ class World:
         programs.mkdir()
         (programs / "git").write_text(f"#!/bin/sh\nexport GIT_SSL_CAINFO='{CERTIFICATE}'\nexec '{shutil.which('git')}' \"$@\"\n")
         (programs / "git").chmod(0o755)
+        # Beside the interpreter of the tests: a linter and a type checker that are of one version everywhere.
+        for name in ("ruff", "mypy"):
+            (programs / name).symlink_to(Path(sys.executable).with_name(name))
         return self.started("main", RIVERRUN_INGEST_ROOTS=f"{self.folder}:{ROOT / 'examples'}", RIVERRUN_DEFAULT_RERANK_MODEL=RERANKER,
                             RIVERRUN_WEB_ALLOW="127.0.0.1", RIVERRUN_LOG="info", PATH=f"{programs}:/usr/bin:/bin:{os.environ['PATH']}")
 
@@ -262,6 +267,12 @@ class World:
         for words in (["init", "-q", "-b", "main", "."], ["add", "."], [*author, "commit", "-q", "-m", "x"], ["clone", "-q", "--bare", ".", str(bare)]):
             subprocess.run(["git", *words], cwd=work, env=PLAIN_ENVIRONMENT, check=True, capture_output=True)
         return served.url("small")
+
+
+def records(server, topic, key):
+    """Types of the records of a topic that have that key, in order."""
+    found = [record for record in log_client.read_topic(server.brokers, topic) if record.key() == key.encode()]
+    return [log_client.headers(record)["ce_type"].rsplit(".", 1)[1] for record in found]
 
 
 def bearer(name):

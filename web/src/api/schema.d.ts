@@ -2781,7 +2781,7 @@ export interface components {
             /** @description Length of the record. */
             size_bytes: number;
             /** @description What became of it: `open`, `redriven` or `dropped`. */
-            state: string;
+            status: string;
             /** @description The topic that the record was on. */
             topic: string;
         };
@@ -3605,7 +3605,7 @@ export interface components {
                 /** @description Length of the record. */
                 size_bytes: number;
                 /** @description What became of it: `open`, `redriven` or `dropped`. */
-                state: string;
+                status: string;
                 /** @description The topic that the record was on. */
                 topic: string;
             }[];

@@ -88,7 +88,7 @@ function DeadLetters() {
 	const [problem, setProblem] = useState<string | null>(null);
 	// Those that somebody has to look at stand above those that were handled.
 	const letters = useMemo(
-		() => [...(data?.items ?? [])].reverse().sort((a, b) => Number(b.state === "open") - Number(a.state === "open")),
+		() => [...(data?.items ?? [])].reverse().sort((a, b) => Number(b.status === "open") - Number(a.status === "open")),
 		[data],
 	);
 	const act = async (id: string, what: "redrive" | "drop") => {
@@ -109,14 +109,14 @@ function DeadLetters() {
 				{letters.map((letter) => (
 					<li key={letter.id} className="border-line border-t py-2 first:border-0">
 						<p className="flex flex-wrap items-center gap-x-2">
-							<Status of={letter.state} />
+							<Status of={letter.status} />
 							<span className="break-words font-medium">{letter.reason}</span>
 						</p>
 						<p className="break-all text-soft text-xs">
 							<span className="font-mono">{letter.topic}</span>, partition {letter.partition}, offset {letter.offset} ·{" "}
 							<span className="font-mono">{letter.code}</span>
 						</p>
-						{letter.state === "open" && (
+						{letter.status === "open" && (
 							<div className="mt-1 flex gap-2">
 								<Button aria-label={`Redrive ${placeOf(letter)}`} onClick={() => void act(letter.id, "redrive")}>
 									Redrive

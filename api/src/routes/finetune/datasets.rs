@@ -251,8 +251,9 @@ async fn form_of(mut form: Multipart) -> Result<Form, ApiError> {
         match field_name.as_str() {
             "name" => name = Some(text),
             "format" => {
-                format = Format::by_name(&text)
-                    .ok_or_else(|| ApiError::field("format", format!("is {text:?}; known are sft, dpo, chat")))?;
+                format = Format::by_name(&text).ok_or_else(|| {
+                    ApiError::field("format", format!("{text:?} is not there; choose one of: sft, dpo, chat"))
+                })?;
             }
             "base_model" => base_model = Some(text).filter(|text| !text.is_empty()),
             "from_runs" => from_runs = Some(text),

@@ -213,7 +213,10 @@ struct JobsQuery {
     responses((status = 200, body = Page<JobView>), (status = 422, body = Problem)))]
 async fn list(State(state): State<AppState>, Query(query): Query<JobsQuery>) -> Result<Reply<Page<JobView>>, ApiError> {
     if let Some(status) = query.status.as_deref().filter(|status| !STATUSES.contains(status)) {
-        return Err(ApiError::field("status", format!("is {status:?}; known are {}", STATUSES.join(", "))));
+        return Err(ApiError::field(
+            "status",
+            format!("{status:?} is not there; choose one of: {}", STATUSES.join(", ")),
+        ));
     }
     let page = PageQuery { limit: query.limit, cursor: query.cursor }.page()?;
     let page = finetune::jobs(&state.parts().sql, query.status.as_deref(), &page).await?;
@@ -264,7 +267,10 @@ async fn cancel(
     let job_id: FinetuneId = id(&job_id)?;
     let job = find(&state, job_id).await?;
     if job.ended() {
-        return Err(ApiError::conflict("finetune_job_ended", format!("training {job_id} has {}", job.status)));
+        return Err(ApiError::conflict(
+            "finetune_job_ended",
+            format!("training {job_id} has ended: it is {}", job.status),
+        ));
     }
     let mut checks = Checks::default();
     checks.reason("reason", body.reason.as_deref());

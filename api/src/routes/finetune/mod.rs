@@ -37,7 +37,7 @@ struct PageQuery {
 impl PageQuery {
     fn page(self) -> Result<PageRequest, ApiError> {
         let mut checks = Checks::default();
-        checks.require(self.limit != Some(0), "limit", "must be at least 1");
+        checks.require(self.limit != Some(0), "limit", "is 0, which is not between 1 and 500");
         checks.finish()?;
         Ok(PageRequest { limit: self.limit, cursor: self.cursor })
     }

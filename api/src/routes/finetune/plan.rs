@@ -19,7 +19,7 @@ pub(super) fn plan_of(body: &FinetuneBody) -> Result<Plan, ApiError> {
         None => usual.method,
         Some(name) => Method::by_name(name).ok_or_else(|| {
             let known: Vec<&str> = Method::ALL.iter().map(|method| method.as_str()).collect();
-            ApiError::field("method", format!("is {name:?}; known are {}", known.join(", ")))
+            ApiError::field("method", format!("{name:?} is not there; choose one of: {}", known.join(", ")))
         })?,
     };
     method.check()?;

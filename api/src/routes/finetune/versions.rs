@@ -87,8 +87,10 @@ async fn stage(
     Path((model, version)): Path<(String, String)>,
     Json(body): Json<StageBody>,
 ) -> Result<Reply<ModelVersionView>, ApiError> {
-    let stage = ModelStage::by_name(&body.stage)
-        .ok_or_else(|| ApiError::field("stage", format!("is {:?}; known are candidate, ready, retired", body.stage)))?;
+    let stage = ModelStage::by_name(&body.stage).ok_or_else(|| {
+        let reason = format!("{:?} is not there; choose one of: candidate, ready, retired", body.stage);
+        ApiError::field("stage", reason)
+    })?;
     let version = number(&model, &version)?;
     let (view, _) = find(&state, &model, version).await?;
     if stage == ModelStage::Ready && !view.gate.passed {

@@ -10,5 +10,5 @@ use crate::output::Output;
 
 pub async fn run(connection: &Connection, id: &str, output: Output) -> Result<(), CliError> {
     let letter: DeadLetterEntry = connection.client.post(&format!("/dlq/{}/drop", encode(id)), &json!({})).await?;
-    output.show(&letter, |letter| format!("{} is marked as {}", letter.id, letter.state))
+    output.show(&letter, |letter| format!("{} is marked as {}", letter.id, letter.status))
 }

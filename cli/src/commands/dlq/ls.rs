@@ -19,7 +19,7 @@ pub async fn run(
         let row = |letter: &DeadLetterEntry| {
             [
                 letter.id.clone(),
-                letter.state.clone(),
+                letter.status.clone(),
                 letter.code.clone(),
                 letter.group.clone(),
                 letter.at.to_string(),
@@ -27,7 +27,7 @@ pub async fn run(
             ]
         };
         table(
-            ["dead letter", "state", "code", "group", "at", "reason"],
+            ["dead letter", "status", "code", "group", "at", "reason"],
             found.items.iter().map(row).collect(),
             "there are no dead letters",
         )

@@ -26,7 +26,7 @@ pub async fn run(connection: &Connection, id: &str, to: Option<PathBuf>, output:
     }
     output.show(&letter, |letter| {
         let mut lines = vec![
-            format!("{} · {} · {}", letter.id, letter.state, letter.at),
+            format!("{} · {} · {}", letter.id, letter.status, letter.at),
             format!(
                 "from {}/{}@{}, given up by {} after {} tries",
                 letter.topic, letter.partition, letter.offset, letter.group, letter.attempts

@@ -92,7 +92,7 @@ pub struct DatasetArgs {
     #[arg(long, default_value = "sft")]
     pub format: String,
     /// The model whose tokens are counted; the default one when left out
-    #[arg(long)]
+    #[arg(long, value_name = "MODEL")]
     pub base_model: Option<String>,
     /// Make it of runs of the namespace default and their answers: conditions such as 'agent=react and status=succeeded and
     /// tool_errors=0'
@@ -116,7 +116,7 @@ pub struct TrainArgs {
     #[arg(long, default_value = "sft_lora")]
     pub method: String,
     /// The model that is trained; the default chat model when left out
-    #[arg(long)]
+    #[arg(long, value_name = "MODEL")]
     pub base_model: Option<String>,
     /// Most steps
     #[arg(long, value_name = "N")]
@@ -125,16 +125,16 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N")]
     pub rank: Option<usize>,
     /// How strongly adapters count, over the rank
-    #[arg(long)]
+    #[arg(long, value_name = "ALPHA")]
     pub alpha: Option<f64>,
     /// Part of the input that adapters do not see in training
-    #[arg(long)]
+    #[arg(long, value_name = "0..0.9")]
     pub dropout: Option<f32>,
     /// A projection that gets an adapter; may be repeated. All when left out
     #[arg(long = "target", value_name = "PROJECTION")]
     pub targets: Vec<String>,
     /// The highest learning rate
-    #[arg(long)]
+    #[arg(long, value_name = "RATE")]
     pub learning_rate: Option<f64>,
     /// Examples of a pass
     #[arg(long, value_name = "N")]

@@ -45,10 +45,10 @@ pub struct EvalArgs {
     #[arg(long)]
     pub each: bool,
     /// Provider of the judge; the default one when left out
-    #[arg(long)]
+    #[arg(long, value_name = "PROVIDER")]
     pub judge_provider: Option<String>,
     /// The model that judges; the default one when left out
-    #[arg(long)]
+    #[arg(long, value_name = "MODEL")]
     pub judge_model: Option<String>,
 }
 
