@@ -24,7 +24,7 @@ await step("a dead letter is handed in again, and comes back when it still can't
 	await letters.filter({ hasText: "redriven" }).waitFor();
 	await letters.filter({ hasText: "open" }).waitFor();
 	const statuses = (await known()).map((letter) => letter.status);
-	assert.deepEqual(states, ["redriven", "open"]);
+	assert.deepEqual(statuses, ["redriven", "open"]);
 	// What was handled has nothing more to press.
 	await counted(letters.filter({ hasText: "redriven" }).getByRole("button"), 0);
 	await shot("redriven");
