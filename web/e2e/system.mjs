@@ -35,7 +35,7 @@ await step("one that needs nothing is dropped", async () => {
 	await letters.filter({ hasText: "dropped" }).waitFor();
 	await counted(letters.getByRole("button"), 0);
 	const statuses = (await known()).map((letter) => letter.status);
-	assert.deepEqual(states, ["redriven", "dropped"]);
+	assert.deepEqual(statuses, ["redriven", "dropped"]);
 });
 
 await step("every service and every worker's lag is shown", async () => {
