@@ -5,6 +5,7 @@ mod anthropic;
 mod bedrock;
 mod cohere;
 mod cut;
+mod faults;
 mod forced;
 mod gathered;
 mod gemini;
@@ -37,7 +38,8 @@ use crate::provider::{
 };
 use crate::settings::{ModelSettings, aws};
 use cut::Underway;
-use protocol::{EmbedPart, Fault, Framing, Protocol};
+use faults::{fix, is_of_the_texts};
+use protocol::{EmbedPart, Framing, Protocol};
 use table::{Spec, Wire};
 
 /// How long a server is waited for that is asked what a model was trained for.
@@ -283,37 +285,6 @@ impl Remote {
         }
         told
     }
-
-    fn faulty(&self, fault: Fault, model: &str) -> ModelError {
-        match fault {
-            Fault::Broken(reason) => self.server.bad_response(None, reason),
-            Fault::Refused(reason) => ModelError::bad_request(self.spec.name, self.server.redact(&reason)),
-            Fault::Busy(reason) => ModelError::RateLimited {
-                provider: self.spec.name.to_owned(),
-                reason: self.server.redact(&reason),
-                retry_after: None,
-            },
-            Fault::Overflow { tokens, limit } => ModelError::ContextOverflow { model: model.to_owned(), tokens, limit },
-        }
-    }
-
-    /// Turns the server's refusals into what they mean for the model that was asked for.
-    fn explain(&self, error: ModelError, model: &str) -> ModelError {
-        let ollama = matches!(self.spec.wire, Wire::Ollama);
-        match error {
-            ModelError::ModelMissing { reason, fix, .. } => {
-                let fix = if ollama { format!("`ollama pull {model}`") } else { fix };
-                ModelError::ModelMissing { model: model.to_owned(), reason, fix }
-            }
-            ModelError::BadRequest { reason, .. } if ollama && reason.contains("does not support tools") => {
-                self.unsupported(&format!("call tools with model {model:?}"))
-            }
-            ModelError::ContextOverflow { tokens, limit, .. } => {
-                ModelError::ContextOverflow { model: model.to_owned(), tokens, limit }
-            }
-            other => signed::permitted(self.spec, other),
-        }
-    }
 }
 
 #[async_trait]
@@ -458,30 +429,6 @@ fn with_path(address: &str, path: &str) -> String {
         Ok(url) if url.path() == "/" => format!("{address}{path}"),
         _ => address.to_owned(),
     }
-}
-
-fn fix(spec: &Spec) -> String {
-    let setting = spec.address_setting();
-    match (spec.wire, spec.kind) {
-        (Wire::Ollama, _) => {
-            format!(
-                "start it with `ollama serve`, or set {setting} to its address, or unset that to use the in-process runtime"
-            )
-        }
-        (_, ProviderKind::Hosted) => format!("check the network, or {setting} where it is set"),
-        _ => format!("start the server, or set {setting} to its address"),
-    }
-}
-
-/// Whether an error may mean that a text is too long. Services say so in words of their own; one that means something else comes again.
-fn is_of_the_texts(error: &ModelError) -> bool {
-    const WORDS: [&str; 6] = ["token", "length", "long", "large", "exceed", "maximum"];
-    let speaks_of_length = |reason: &str| {
-        let reason = reason.to_lowercase();
-        WORDS.iter().any(|word| reason.contains(word))
-    };
-    matches!(error, ModelError::ContextOverflow { .. })
-        || matches!(error, ModelError::BadRequest { reason, .. } if speaks_of_length(reason))
 }
 
 /// Scores in the order of the documents; each document has exactly one.
