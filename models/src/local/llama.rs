@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 use llama_cpp_2::llama_backend::LlamaBackend;
 use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::model::params::LlamaModelParams;
-use llama_cpp_2::vocab::{LlamaVocab, VocabType};
 use llama_cpp_2::{LogOptions, send_logs_to_tracing};
 
 use super::sound;
@@ -19,14 +18,15 @@ pub(super) fn load_model(path: &Path) -> Result<LlamaModel, String> {
     let params = LlamaModelParams::default().with_use_mmap(true);
     let model = LlamaModel::load_from_file(backend, path, &params)
         .map_err(|_| "llama.cpp refuses the file; it is cut off, damaged, or of an unknown architecture (its log is at level debug)".to_owned())?;
-    check_marks(&model.vocab())?;
+    check_marks(&model)?;
     Ok(model)
 }
 
 /// Says which mark a vocabulary lacks that llama.cpp asserts when it reads the first text.
-fn check_marks(vocab: &LlamaVocab<'_>) -> Result<(), String> {
-    // BERT's has both marks, whatever the file says.
-    let always = matches!(vocab.vocab_type(), VocabType::WPM);
+fn check_marks(model: &LlamaModel) -> Result<(), String> {
+    // BERT's has both marks, whatever the file says. (`vocab_type` of the bindings panics for it.)
+    let always = model.meta_val_str("tokenizer.ggml.model").is_ok_and(|kind| kind == "bert");
+    let vocab = model.vocab();
     let marks = [
         ("begins", always || vocab.should_add_bos(), vocab.bos()),
         ("ends", vocab.should_add_eos(), vocab.eos()),
