@@ -93,6 +93,9 @@ class Server:
             "RIVERRUN_DEFAULT_EMBED_MODEL": "all-minilm-l6-v2",
             "NO_COLOR": "1",
         }
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            # Models of several tests share the cores, and threads of one that wait for each other spin: a run took minutes.
+            self.env["RIVERRUN_MODEL_THREADS"] = "1"
         if "RIVERRUN_MODELS_DIR" in os.environ:
             self.env["RIVERRUN_MODELS_DIR"] = os.environ["RIVERRUN_MODELS_DIR"]
         self.env |= servers.settings_of(self) | (settings or {})
