@@ -117,9 +117,9 @@ def test_models_and_agents_are_in_its_list(webui):
     assert webui.post("/openai/verify", {"url": webui.v1, "key": "unused"})["data"], "what its settings' page asks"
 
 
-@pytest.mark.parametrize(("model", "text", "answer"), [(MODEL, "hello", ANSWER), (AGENT, "[[steps=1 id=open-webui]] count", "done after 1 steps")])
-def test_a_chat_of_the_page_ends_with_an_answer_though_it_offers_tools(webui, model, text, answer):
-    said = webui.page_chat(model, text, f"page-{model.replace('/', '-')}")
+@pytest.mark.parametrize(("asked", "text", "answer"), [(MODEL, "hello", ANSWER), (AGENT, "[[steps=1 id=open-webui]] count", "done after 1 steps")])
+def test_a_chat_of_the_page_ends_with_an_answer_though_it_offers_tools(webui, asked, text, answer):
+    said = webui.page_chat(asked, text, f"page-{asked.replace('/', '-')}")
     assert answer in said["content"], said
 
 
