@@ -23,7 +23,7 @@ def pytest_sessionstart(session):
 
 
 def pytest_sessionfinish():
-    servers.nodes.stop()
+    servers.nodes().stop()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -3,6 +3,7 @@ of PostgreSQL, a bucket, a database of documents, a database of Redis and a stor
 
 Vectors and keywords lie with scripts/qdrant_wire.py, which is not Qdrant."""
 
+import functools
 import os
 import shutil
 import socket
@@ -11,8 +12,6 @@ import urllib.request
 import uuid
 from pathlib import Path
 from urllib.parse import urlsplit
-
-from kafka_nodes import Nodes
 
 NEEDED = ("RIVERRUN_TEST_DATABASE_URL", "RIVERRUN_TEST_S3_ENDPOINT", "RIVERRUN_TEST_MONGODB_URL", "RIVERRUN_TEST_REDIS_URL", "RIVERRUN_TEST_QDRANT_WIRE_URL")
 # What can't hold with servers, and why: whole files, tests of a file, or one of a test's parameters.
@@ -52,7 +51,15 @@ PRESUPPOSE_EMBEDDED = {
 # Databases of Redis that a process of tests has to itself; scripts/services.py starts it with enough of them for four processes.
 DATABASES_EACH, PROCESSES = 16, 4
 
-wanted, made, nodes = False, {}, Nodes()
+wanted, made = False, {}
+
+
+@functools.cache
+def nodes():
+    """Nodes of Kafka to lend. Whoever measures starts servers, too, and has no client of Kafka to make them with."""
+    from kafka_nodes import Nodes
+
+    return Nodes()
 
 
 def missing():
@@ -84,7 +91,7 @@ def give_back(within=None):
     """What is lent to servers that run no more is free for others: of those with folders `within` that of a test that is over, or of all."""
     for folder, one in list(made.items()):
         if (within is None or folder.is_relative_to(Path(within).resolve())) and not any(user.runs() for user in one.users):
-            nodes.give_back(folder)
+            nodes().give_back(folder)
             del made[folder]
 
 
@@ -94,7 +101,7 @@ class Made:
     def __init__(self, name, folder):
         used = {one.database for one in made.values()}
         self.database = next(number for number in range(DATABASES_EACH) if number not in used)
-        self.settings = make(name, self.database) | {"RIVERRUN_KAFKA_BROKERS": nodes.lend(folder)}
+        self.settings = make(name, self.database) | {"RIVERRUN_KAFKA_BROKERS": nodes().lend(folder)}
         self.users = []
 
 
