@@ -75,13 +75,8 @@ fn chat_request(body: ChatBody, core: &Core) -> Result<ChatRequest, ApiError> {
         "messages",
         format!("has {}; at most {MAX_MESSAGES} are read", body.messages.len()),
     );
-    if let Some(temperature) = body.temperature {
-        checks.require(
-            (0.0..=2.0).contains(&temperature),
-            "temperature",
-            format!("is {temperature}, which is not between 0 and 2"),
-        );
-    }
+    checks.temperature(body.temperature);
+    checks.above_zero("max_tokens", body.max_tokens);
     let mut messages = Vec::with_capacity(body.messages.len());
     for (index, message) in body.messages.into_iter().enumerate().take(MAX_MESSAGES) {
         checks.text(&format!("messages[{index}].content"), &message.content, MAX_TEXT);

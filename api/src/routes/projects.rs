@@ -14,7 +14,7 @@ use riverrun_schemas::projects::{ImportProject, ProjectCommand};
 use riverrun_schemas::{BlobRef, Failure, ProjectId, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::projects::{self, ProjectRow};
-use riverrun_stores::read_models::{PageRequest, Timestamp, failure_view};
+use riverrun_stores::read_models::{Timestamp, failure_view};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
@@ -253,7 +253,7 @@ async fn list(
     Query(query): Query<ListQuery>,
 ) -> Result<Reply<Page<ProjectView>>, ApiError> {
     let namespace = submit::namespace(query.namespace.as_deref())?;
-    let page = PageRequest { limit: query.limit, cursor: query.cursor };
+    let page = submit::page(query.limit, query.cursor)?;
     let found = projects::projects(&state.parts().sql, &namespace, &page).await?;
     Ok(Reply(Page { items: found.items.iter().map(view).collect(), next_cursor: found.next_cursor }))
 }

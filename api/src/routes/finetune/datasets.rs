@@ -10,7 +10,7 @@ use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::StatusCode;
 use riverrun_models::{Models, Presence};
 use riverrun_schemas::finetune::DatasetRegistered;
-use riverrun_schemas::{Namespace, RunId, now_ms};
+use riverrun_schemas::{Namespace, RunId, not_there, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{DatasetRunsView, DatasetView, Timestamp, Within, finetune, runs};
 use riverrun_training::dataset::{Dataset, Format, MAX_BYTES, Split, read, read_of_runs};
@@ -251,9 +251,8 @@ async fn form_of(mut form: Multipart) -> Result<Form, ApiError> {
         match field_name.as_str() {
             "name" => name = Some(text),
             "format" => {
-                format = Format::by_name(&text).ok_or_else(|| {
-                    ApiError::field("format", format!("{text:?} is not there; choose one of: sft, dpo, chat"))
-                })?;
+                format = Format::by_name(&text)
+                    .ok_or_else(|| ApiError::field("format", not_there(&text, Format::ALL.map(Format::as_str))))?;
             }
             "base_model" => base_model = Some(text).filter(|text| !text.is_empty()),
             "from_runs" => from_runs = Some(text),

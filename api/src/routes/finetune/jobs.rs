@@ -18,13 +18,13 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{PageQuery, datasets, plan, tell};
+use super::{datasets, plan, tell};
 use crate::accept::COMPONENT;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, OptionalJson, Query, id};
 use crate::routes::runs::location;
 use crate::state::AppState;
-use crate::submit::Checks;
+use crate::submit::{Checks, one_of};
 use crate::wait::until;
 use crate::wire::{
     CancelBody, EstimateView, FinetuneBody, FinetuneCancelled, FinetuneDefaults, FinetuneJobAccepted, LoraBody,
@@ -212,13 +212,10 @@ struct JobsQuery {
 #[utoipa::path(get, path = "/finetune/jobs", tag = "finetune", params(JobsQuery),
     responses((status = 200, body = Page<JobView>), (status = 422, body = Problem)))]
 async fn list(State(state): State<AppState>, Query(query): Query<JobsQuery>) -> Result<Reply<Page<JobView>>, ApiError> {
-    if let Some(status) = query.status.as_deref().filter(|status| !STATUSES.contains(status)) {
-        return Err(ApiError::field(
-            "status",
-            format!("{status:?} is not there; choose one of: {}", STATUSES.join(", ")),
-        ));
-    }
-    let page = PageQuery { limit: query.limit, cursor: query.cursor }.page()?;
+    let mut checks = Checks::default();
+    one_of(&mut checks, "status", query.status.as_deref(), STATUSES.into_iter());
+    let page = checks.page(query.limit, query.cursor);
+    checks.finish()?;
     let page = finetune::jobs(&state.parts().sql, query.status.as_deref(), &page).await?;
     Ok(Reply(Page { items: page.items, next_cursor: page.next_cursor }))
 }

@@ -26,6 +26,7 @@ use crate::kept::kept;
 use crate::prefer::Patience;
 use crate::routes::runs::location;
 use crate::state::AppState;
+use crate::submit;
 use crate::wait::until;
 use crate::wire::{
     AnalysisAccepted, AnalysisView, AnalyzeBody, FindingView, NotComparedView, Page, Problem, PublicNameView,
@@ -112,14 +113,14 @@ async fn analyze(
 }
 
 /// The analyses of a project that are done, newest first.
-#[utoipa::path(get, path = "/projects/{id}/analyses", tag = "projects", params(("id" = String, Path), ListQuery), responses((status = 200, body = Page<AnalysisView>), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/projects/{id}/analyses", tag = "projects", params(("id" = String, Path), ListQuery), responses((status = 200, body = Page<AnalysisView>), (status = 404, body = Problem), (status = 422, body = Problem)))]
 async fn analyses(
     State(state): State<AppState>,
     Path(text): Path<String>,
     Query(query): Query<ListQuery>,
 ) -> Result<Reply<Page<AnalysisView>>, ApiError> {
+    let page = submit::page(query.limit, query.cursor)?;
     let row = project(&state, query.namespace.as_deref(), &text).await?;
-    let page = PageRequest { limit: query.limit, cursor: query.cursor };
     let found = projects::analyses(&state.parts().sql, row.project_id, &page).await?;
     let items = found.items.iter().filter(|one| one.report.is_some()).map(analysis_view).collect();
     Ok(Reply(Page { items, next_cursor: found.next_cursor }))
