@@ -1,7 +1,8 @@
 //! Every setting, read once from the environment and from `.env` in the working folder (the environment wins). Nothing
 //! else in the program reads either.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ use crate::error::{CliError, Exit};
 use crate::secure_broker::secure_listener;
 
 mod files;
+mod misspelt;
 mod projects;
 mod registry;
 mod servers;
@@ -113,8 +115,13 @@ impl Settings {
     pub fn load(folder: &Path) -> Result<Self, CliError> {
         let mut values = read_dotenv(&folder.join(".env"))?;
         values.extend(std::env::vars().filter(|(name, _)| is_ours(name)));
+        let given = values.iter().filter(|(_, value)| !value.trim().is_empty());
+        let names: Vec<String> = given.map(|(name, _)| name.clone()).collect();
         files::read(&mut values, folder)?;
-        Self::from_values(&Values(values), folder)
+        let values = Values::new(values);
+        let mut settings = Self::from_values(&values, folder)?;
+        settings.api.misspelt = misspelt::find(names.iter().map(String::as_str), &values.asked.borrow());
+        Ok(settings)
     }
 
     fn from_values(values: &Values, folder: &Path) -> Result<Self, CliError> {
@@ -127,7 +134,7 @@ impl Settings {
             })?,
             None => Tokens::default(),
         };
-        let models = ModelSettings::from_env(&|name| values.0.get(name).cloned())
+        let models = ModelSettings::from_env(&|name| values.get(name).cloned())
             .map_err(|error| CliError::new(Exit::Usage, error.to_string()).hint(fix(&error.name)))?;
         let (chunk_size, chunk_overlap, chunk_unit) = chunking(values)?;
         let mut allowed_hosts = values.list("RIVERRUN_API_ALLOWED_HOSTS");
@@ -177,6 +184,7 @@ impl Settings {
                 rag_fusion: fusion(values)?,
                 rag_context_bytes: values.number("RIVERRUN_RAG_CONTEXT_BYTES", 0, 0..=MAX_CONTEXT_BYTES)?,
                 agent_max_iters: values.number("RIVERRUN_AGENT_MAX_ITERS", DEFAULT_MAX_ITERS, 1..=MAX_ITERS)?,
+                misspelt: Vec::new(), // known when all was asked for
                 agent_temperature: values.number("RIVERRUN_AGENT_TEMPERATURE", 0.2, 0.0..=2.0)?,
                 memory_window_tokens: values.number(
                     "RIVERRUN_MEMORY_WINDOW_TOKENS",
@@ -195,13 +203,13 @@ impl Settings {
             },
             source_secrets: SourceSecrets::new(
                 values
-                    .0
+                    .given
                     .iter()
                     .filter(|(name, _)| name.starts_with(SECRET_PREFIX))
                     .map(|(k, v)| (k.clone(), v.clone())),
             ),
             models,
-            tracing: TracingSettings::from_values(&values.0),
+            tracing: TracingSettings::from_values(values.with(&TracingSettings::NAMES)),
             log_filter: values.text("RIVERRUN_LOG"),
             log_json: match values.text("RIVERRUN_LOG_FORMAT").as_deref() {
                 None | Some("text") => false,
@@ -209,7 +217,7 @@ impl Settings {
                 Some(other) => return Err(wrong("RIVERRUN_LOG_FORMAT", other, "text or json")),
             },
             api_host,
-            shown: shown(&values.0),
+            shown: shown(&values.given),
         })
     }
 
@@ -287,12 +295,32 @@ pub(crate) fn read_dotenv(path: &Path) -> Result<BTreeMap<String, String>, CliEr
         .collect()
 }
 
-struct Values(BTreeMap<String, String>);
+/// What was given, and which settings there are: those that are asked for. Whoever reads a setting asks for it whatever else is set, so
+/// that the names of all are known after every start, and stand in no list beside.
+struct Values {
+    given: BTreeMap<String, String>,
+    asked: RefCell<BTreeSet<String>>,
+}
 
 impl Values {
+    fn new(given: BTreeMap<String, String>) -> Self {
+        Self { given, asked: RefCell::default() }
+    }
+
+    fn get(&self, name: &str) -> Option<&String> {
+        self.asked.borrow_mut().insert(name.to_owned());
+        self.given.get(name)
+    }
+
+    /// All that was given, for a reader of these settings.
+    fn with(&self, names: &[&str]) -> &BTreeMap<String, String> {
+        self.asked.borrow_mut().extend(names.iter().map(|name| (*name).to_owned()));
+        &self.given
+    }
+
     /// Empty counts as unset.
     fn text(&self, name: &str) -> Option<String> {
-        self.0.get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+        self.get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 
     fn list(&self, name: &str) -> Vec<String> {
@@ -313,7 +341,7 @@ impl Values {
 
     fn kafka_extra(&self) -> Result<BTreeMap<String, String>, CliError> {
         let extra: BTreeMap<String, String> = self
-            .0
+            .given
             .iter()
             .filter(|(name, value)| name.as_str() != KAFKA_BROKERS && !value.is_empty())
             .filter_map(|(name, value)| {
@@ -323,7 +351,9 @@ impl Values {
         if let Some((property, reason)) = refused_setting(&extra) {
             let name = format!("{KAFKA_PREFIX}{}", property.to_uppercase().replace('.', "_"));
             let message = format!("setting {name} is none that the Kafka client takes as {property:?}: {reason}");
-            return Err(CliError::new(Exit::Usage, message).hint(fix(&name)));
+            let meant = misspelt::nearest(&name, &BTreeSet::from([KAFKA_BROKERS.to_owned()]));
+            let meant = meant.map(|setting| format!("did you mean {setting}? else ")).unwrap_or_default();
+            return Err(CliError::new(Exit::Usage, message).hint(format!("{meant}{}", fix(&name))));
         }
         Ok(extra)
     }

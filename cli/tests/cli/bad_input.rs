@@ -1,5 +1,7 @@
 //! What can't be done says what failed, on which value, and what to do; nothing of it goes to stdout.
 
+use serde_json::json;
+
 use crate::harness::Place;
 
 const UNKNOWN_RUN: &str = "run_01h455vb4pex5vsknk084sn02q";
@@ -119,4 +121,17 @@ fn given_names_that_are_not_there_when_they_are_used_then_the_exit_code_is_4() {
     ] {
         check(&place, &arguments, 4, &words);
     }
+}
+
+#[test]
+fn given_a_variable_that_was_meant_for_a_setting_when_a_command_starts_then_it_is_told_once_and_the_command_goes_on() {
+    let misspelt = concat!("RIVERRUN_", "API_PROT");
+    let place = Place::new().with(misspelt, "8123").with(concat!("RIVERRUN_", "BIN"), "/bin/riverrun");
+    let told = format!("{misspelt} is no setting and is not read: did you mean RIVERRUN_API_PORT?");
+    let done = place.run(&["agents", "--json"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, format!("warning: {told}\n").as_str()));
+    assert_eq!(done.json()["items"][0]["name"], "react");
+    let rows = place.run(&["diagnose", "--json"]).json();
+    let row = rows["services"].as_array().unwrap().iter().find(|row| row["name"] == "settings").unwrap();
+    assert_eq!((&row["status"], &row["required"], &row["detail"]), (&json!("missing"), &json!(false), &json!(told)));
 }
