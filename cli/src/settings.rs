@@ -184,13 +184,13 @@ impl Settings {
                 rag_fusion: fusion(values)?,
                 rag_context_bytes: values.number("RIVERRUN_RAG_CONTEXT_BYTES", 0, 0..=MAX_CONTEXT_BYTES)?,
                 agent_max_iters: values.number("RIVERRUN_AGENT_MAX_ITERS", DEFAULT_MAX_ITERS, 1..=MAX_ITERS)?,
-                misspelt: Vec::new(), // known when all was asked for
                 agent_temperature: values.number("RIVERRUN_AGENT_TEMPERATURE", 0.2, 0.0..=2.0)?,
                 memory_window_tokens: values.number(
                     "RIVERRUN_MEMORY_WINDOW_TOKENS",
                     DEFAULT_WINDOW_TOKENS,
                     64..=MAX_WINDOW_TOKENS,
                 )?,
+                misspelt: Vec::new(), // known when all was asked for
             },
             agent_max_runs: values.number("RIVERRUN_AGENT_MAX_RUNS", 32, 1..=10_000)?,
             ingest_limits: Limits {
