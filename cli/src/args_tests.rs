@@ -138,3 +138,26 @@ fn given_the_commands_of_the_specification_when_they_are_parsed_then_each_is_und
         assert!(Cli::try_parse_from(words).is_ok(), "{line}");
     }
 }
+
+#[test]
+fn given_numbers_that_nothing_can_be_done_with_when_they_are_parsed_then_the_option_is_named() {
+    for (line, option) in [
+        ("chat hi --timeout 0", "--timeout"),
+        ("runs watch run_x --after=-1", "--after"),
+        ("chaos run --event 0", "--event"),
+        ("chaos run --calls 0", "--calls"),
+        ("chaos load --runs 0", "--runs"),
+        ("chaos load --workers 0", "--workers"),
+        ("rag eval --qrels q --queries q --at-least NaN", "--at-least"),
+        ("rag eval --qrels q --queries q --at-least 1.5", "--at-least"),
+        ("rag eval --qrels q --queries q --at-least=-1", "--at-least"),
+        ("tokens create ann --scope read --per-minute 0", "--per-minute"),
+        ("tokens create ann --scope read --days 0", "--days"),
+        ("worker embedder --concurrency 0", "--concurrency"),
+        ("worker embedder --health-port 0 --hangs-after 0", "--hangs-after"),
+    ] {
+        let words = std::iter::once("riverrun").chain(line.split_whitespace());
+        let error = Cli::try_parse_from(words).expect_err(line).to_string();
+        assert!(error.contains("invalid value") && error.contains(option), "{line}: {error}");
+    }
+}

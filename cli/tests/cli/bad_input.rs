@@ -135,3 +135,33 @@ fn given_a_variable_that_was_meant_for_a_setting_when_a_command_starts_then_it_i
     let row = rows["services"].as_array().unwrap().iter().find(|row| row["name"] == "settings").unwrap();
     assert_eq!((&row["status"], &row["required"], &row["detail"]), (&json!("missing"), &json!(false), &json!(told)));
 }
+
+#[test]
+fn given_numbers_that_nothing_can_be_done_with_when_commands_run_then_they_are_refused_by_name() {
+    let place = Place::new().with("RIVERRUN_API_PORT", 0);
+    let _server = place.serve();
+    for (arguments, name) in [
+        (vec!["chat", "hi", "--max-tokens", "0"], "max_tokens"),
+        (vec!["chat", "hi", "--temperature", "2.5"], "temperature"),
+        (vec!["agent", "run", "x", "--max-iters", "0"], "max_iters"),
+        (vec!["agent", "run", "x", "--budget-tokens", "0"], "budget.tokens"),
+        (vec!["agent", "run", "x", "--budget-seconds", "0"], "budget.seconds"),
+        (vec!["search", "x", "-k", "0"], "k"),
+        (vec!["memory", "context", "-k", "0"], "k"),
+        (vec!["blobs", "ls", "--limit", "0"], "limit"),
+        (vec!["blobs", "ls", "--limit", "1001"], "limit"),
+        (vec!["blobs", "check", "--grace", "0"], "grace_hours"),
+        (vec!["dlq", "ls", "--limit", "0"], "limit"),
+        (vec!["dlq", "ls", "--limit", "501"], "limit"),
+        (vec!["runs", "ls", "--limit", "0"], "limit"),
+        (vec!["runs", "ls", "--limit", "501"], "limit"),
+        (vec!["docs", "ls", "--limit", "0"], "limit"),
+        (vec!["memory", "turns", "--limit", "0"], "limit"),
+        (vec!["project", "ls", "--limit", "0"], "limit"),
+        (vec!["finetune", "jobs", "--limit", "0"], "limit"),
+        (vec!["finetune", "registry", "--limit", "0"], "limit"),
+        (vec!["warehouse", "query", "SELECT 1", "--limit", "0"], "limit"),
+    ] {
+        check(&place, &arguments, 4, &[&format!("{name}: is ")]);
+    }
+}

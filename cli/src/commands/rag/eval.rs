@@ -35,8 +35,14 @@ pub struct EvalArgs {
     #[arg(long = "config", value_enum)]
     pub configs: Vec<Config>,
     /// Fail when nDCG@10 of a way of searching is below this
-    #[arg(long, value_name = "0..1")]
+    #[arg(long, value_parser = floor, value_name = "0..1")]
     pub at_least: Option<f64>,
+}
+
+/// A floor that results can be below and above: with any other, the gate would hold for all of them, or for none.
+fn floor(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| format!("{text:?} is not a number from 0 to 1"))
 }
 
 /// A way of searching.
