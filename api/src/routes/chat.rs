@@ -132,15 +132,7 @@ pub(super) fn usage(usage: riverrun_models::Usage) -> UsageView {
 async fn embed(State(core): State<Core>, Json(body): Json<EmbedBody>) -> Result<Reply<EmbedDone>, ApiError> {
     let mut checks = Checks::default();
     core.known().provider(&mut checks, body.provider.as_deref());
-    checks.require(!body.inputs.is_empty(), "inputs", "must not be empty");
-    checks.require(
-        body.inputs.len() <= MAX_INPUTS,
-        "inputs",
-        format!("has {}; at most {MAX_INPUTS} are read", body.inputs.len()),
-    );
-    for (index, text) in body.inputs.iter().enumerate().take(MAX_INPUTS) {
-        checks.text(&format!("inputs[{index}]"), text, MAX_TEXT);
-    }
+    checks.texts("inputs", &body.inputs, MAX_INPUTS, MAX_TEXT);
     checks.finish()?;
     let model = embed_model(&body, core.models());
     let models = core.models_for(None, Purpose::Embed);

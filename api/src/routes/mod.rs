@@ -2,6 +2,7 @@
 
 pub mod agents;
 mod auth;
+mod awaited;
 mod blobs;
 mod canvases;
 mod chains;
@@ -14,6 +15,7 @@ pub mod docs;
 mod document_text;
 pub mod documents;
 pub(crate) mod finetune;
+mod form;
 pub mod health;
 pub mod ingest;
 pub mod memory;

@@ -20,9 +20,10 @@ use utoipa::IntoParams;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
+use super::form;
 use super::runs::location;
-use super::upload;
 use crate::accept::{COMPONENT, key_conflict};
+use crate::config::MAX_UPLOAD_BYTES;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Query, id};
 use crate::prefer::Patience;
@@ -159,8 +160,8 @@ async fn import(
     patience: Patience,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (body, content) = if upload::is_multipart(&request) {
-        let form = upload::form(request).await?;
+    let (body, content) = if form::is_form(&request) {
+        let form = form::of(request).await?;
         uploaded(&state, form).await?
     } else {
         let Json(body) = Json::<ImportBody>::from_request(request, &state).await?;
@@ -221,22 +222,19 @@ async fn allowed(state: &AppState, source: &str) -> Result<String, ApiError> {
 }
 
 async fn uploaded(state: &AppState, mut form: Multipart) -> Result<(ImportBody, Option<BlobRef>), ApiError> {
-    let unreadable = |error: axum::extract::multipart::MultipartError| {
-        ApiError::new(error.status(), "invalid_multipart", error.body_text())
-    };
     let mut body = ImportBody::default();
     let mut content = None;
-    while let Some(field) = form.next_field().await.map_err(unreadable)? {
+    while let Some(field) = form::next(&mut form).await? {
         let name = field.name().unwrap_or_default().to_owned();
         match name.as_str() {
             "file" => {
                 let file = field.file_name().unwrap_or("project.zip").to_owned();
-                let bytes = field.bytes().await.map_err(unreadable)?;
+                let bytes = form::bytes(field, MAX_UPLOAD_BYTES).await?;
                 body.source = format!("upload/{}", file.rsplit(['/', '\\']).next().unwrap_or_default());
                 content = Some(state.parts().blobs.put_bytes(bytes, "application/zip").await?);
             }
-            "name" => body.name = Some(field.text().await.map_err(unreadable)?),
-            "namespace" => body.namespace = Some(field.text().await.map_err(unreadable)?),
+            "name" => body.name = Some(form::text(field, MAX_TEXT).await?),
+            "namespace" => body.namespace = Some(form::text(field, MAX_TEXT).await?),
             _ => return Err(ApiError::field(&name, "is no field of an import").hint("file, name, namespace")),
         }
     }

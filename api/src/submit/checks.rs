@@ -97,6 +97,15 @@ impl Checks {
         self.require(!text.contains('\0'), field, "must not contain a NUL character");
     }
 
+    /// At least one text and at most `most`, each of at most `limit` bytes.
+    pub(crate) fn texts(&mut self, field: &str, texts: &[String], most: usize, limit: usize) {
+        self.require(!texts.is_empty(), field, "must not be empty");
+        self.require(texts.len() <= most, field, format!("has {}; at most {most} are read", texts.len()));
+        for (index, text) in texts.iter().enumerate().take(most) {
+            self.text(&format!("{field}[{index}]"), text, limit);
+        }
+    }
+
     pub(crate) fn label(&mut self, field: &str, text: Option<&str>) {
         if let Some(text) = text {
             self.text(field, text, MAX_LABEL);
