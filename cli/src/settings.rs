@@ -50,6 +50,8 @@ const AWS: [&str; 6] = [
     "AWS_BEARER_TOKEN_BEDROCK",
 ];
 const KAFKA_BROKERS: &str = "RIVERRUN_KAFKA_BROKERS";
+/// What the client itself calls them. Handed through, they would win over ours, and a broker would be hosted that no client talks to.
+const CLIENTS_BROKERS: [&str; 2] = ["RIVERRUN_KAFKA_BOOTSTRAP_SERVERS", "RIVERRUN_KAFKA_METADATA_BROKER_LIST"];
 
 /// All settings.
 #[derive(Debug, Clone)]
@@ -348,11 +350,19 @@ impl Values {
                 Some((name.strip_prefix(KAFKA_PREFIX)?.to_lowercase().replace('_', "."), value.clone()))
             })
             .collect();
+        if let Some(name) = CLIENTS_BROKERS.into_iter().find(|name| self.text(name).is_some()) {
+            let message = format!("setting {name} is what the Kafka client calls {KAFKA_BROKERS}");
+            return Err(CliError::new(Exit::Usage, message)
+                .hint(format!("set {KAFKA_BROKERS} instead of it (environment or .env)")));
+        }
         if let Some((property, reason)) = refused_setting(&extra) {
             let name = format!("{KAFKA_PREFIX}{}", property.to_uppercase().replace('.', "_"));
             let message = format!("setting {name} is none that the Kafka client takes as {property:?}: {reason}");
-            let meant = misspelt::nearest(&name, &BTreeSet::from([KAFKA_BROKERS.to_owned()]));
-            let meant = meant.map(|setting| format!("did you mean {setting}? else ")).unwrap_or_default();
+            let brokers = [KAFKA_BROKERS, CLIENTS_BROKERS[0], CLIENTS_BROKERS[1]].map(str::to_owned);
+            let meant = match misspelt::nearest(&name, &brokers.into()) {
+                Some(_) => format!("did you mean {KAFKA_BROKERS}? else "),
+                None => String::new(),
+            };
             return Err(CliError::new(Exit::Usage, message).hint(format!("{meant}{}", fix(&name))));
         }
         Ok(extra)

@@ -42,6 +42,8 @@ fn given_values_that_can_not_be_when_settings_are_read_then_the_error_names_the_
         ("RIVERRUN_LOG_FORMAT", "xml"),
         ("RIVERRUN_WEB_ALLOW", "http://x"),
         ("RIVERRUN_KAFKA_PORT", "19092"),
+        (CLIENTS_BROKERS[0], "k:9092"),
+        (CLIENTS_BROKERS[1], "k:9092"),
         ("RIVERRUN_KAFKA_SECURITY_PROTOCOL", "none"),
         ("RIVERRUN_QDRANT_URL", "127.0.0.1:6334"),
         ("RIVERRUN_QDRANT_API_KEY", "key"),
@@ -89,8 +91,10 @@ fn given_names_that_are_no_settings_when_a_folder_is_read_then_those_that_were_m
     let wanted = [("API_PROT", "API_PORT"), ("OPENIA_API_KEY_FILE", "OPENAI_API_KEY_FILE")]
         .map(|(name, meant)| format!("{PREFIX}{name} is no setting and is not read: did you mean {PREFIX}{meant}?"));
     assert_eq!(told, wanted);
-    let error = read(&[(format!("{KAFKA_PREFIX}BROKER").as_str(), "k:9092")]).unwrap_err();
-    assert!(error.hint.unwrap().starts_with(&format!("did you mean {KAFKA_BROKERS}?")));
+    for name in ["BROKER", "BOOTSTRAP_SERVER"].map(|own| format!("{KAFKA_PREFIX}{own}")) {
+        let hint = read(&[(name.as_str(), "k:9092")]).unwrap_err().hint.unwrap();
+        assert!(hint.starts_with(&format!("did you mean {KAFKA_BROKERS}?")), "{name}: {hint}");
+    }
 }
 
 #[test]
