@@ -33,6 +33,7 @@ mod run_steps;
 pub mod runs;
 pub mod tools;
 pub mod topics;
+pub mod tunings;
 mod upload;
 mod usage;
 pub mod warehouse;
@@ -84,6 +85,7 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(deletions::router())
         .merge(reembeddings::router())
         .merge(rebuilds::router())
+        .merge(tunings::router())
         .merge(warehouse::router())
         .merge(finetune::router())
         .merge(model_cards::router())

@@ -73,6 +73,7 @@ fn search_request(state: &AppState, asked: &SearchBody) -> Result<SearchRequest,
         fusion: asked.fusion.map_or(config.rag_fusion, Into::into),
         wordings: asked.wordings.clone(),
         rewrite: asked.rewrite.unwrap_or(false),
+        tuned: asked.tuned.unwrap_or(true),
         ..SearchRequest::new(collection, asked.query.as_str())
     })
 }
