@@ -166,8 +166,10 @@ async fn check_there(state: &AppState, session: &Session, target: Option<&str>) 
 /// 404 for a memory, or a conversation, that is not there: the same words whether it never was or is another's.
 pub fn unknown(session: &Session, id: Option<&str>) -> ApiError {
     let what = id.map_or_else(String::new, |id| format!("memory {:?} of ", id.chars().take(80).collect::<String>()));
+    // Turns have their ids in their list, what was made of them in what a model is shown.
+    let list = if id.is_some_and(|id| id.starts_with("trn_")) { "turns" } else { "context" };
     ApiError::not_found("memory_not_found", format!("{what}conversation {session} does not exist")).hint(format!(
-        "riverrun memory context -n {} -s {:?}",
+        "riverrun memory {list} -n {} -s {:?}",
         session.namespace,
         session.name.as_str()
     ))
