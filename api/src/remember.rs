@@ -167,10 +167,8 @@ async fn check_there(state: &AppState, session: &Session, target: Option<&str>) 
 pub fn unknown(session: &Session, id: Option<&str>) -> ApiError {
     let what = id.map_or_else(String::new, |id| format!("memory {:?} of ", id.chars().take(80).collect::<String>()));
     // Turns have their ids in their list, what was made of them in what a model is shown.
-    let list = if id.is_some_and(|id| id.starts_with("trn_")) { "turns" } else { "context" };
-    ApiError::not_found("memory_not_found", format!("{what}conversation {session} does not exist")).hint(format!(
-        "riverrun memory {list} -n {} -s {:?}",
-        session.namespace,
-        session.name.as_str()
-    ))
+    let list =
+        if id.is_some_and(|id| id.starts_with("trn_")) { "riverrun memory turns" } else { "riverrun memory context" };
+    let hint = format!("{list} -n {} -s {:?}", session.namespace, session.name.as_str());
+    ApiError::not_found("memory_not_found", format!("{what}conversation {session} does not exist")).hint(hint)
 }

