@@ -42,8 +42,7 @@ impl Exit {
 }
 
 /// What a command needs where the API wants a token.
-const WANTS_TOKEN: &str =
-    "export RIVERRUN_API_TOKEN=<token>; one that may do everything: riverrun tokens create <name> --scope admin";
+pub const WANTS_TOKEN: &str = "set RIVERRUN_API_TOKEN to one of its tokens; riverrun tokens create makes one";
 
 /// A command failed.
 #[derive(Debug, thiserror::Error)]
