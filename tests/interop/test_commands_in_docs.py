@@ -88,6 +88,13 @@ def test_the_binary_takes_every_command_line(helps, file):
     assert not faults, faults
 
 
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_no_line_of_a_page_is_a_pipe_where_it_means_a_choice(file):
+    blocks = re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", file.read_text(), re.M | re.S)
+    bare = [re.sub(r"\s#.*|'[^']*'|\"[^\"]*\"", "", line) for block in blocks for line in block.splitlines()]
+    assert not [line for line in bare if COMMAND.search(line) and re.search(r"\w\|\w", line)]
+
+
 def hints(text):
     """Commands within literals; a literal that goes on in the next line is one."""
     text = re.sub(r"\\\n\s*", "", text)
