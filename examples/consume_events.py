@@ -58,7 +58,7 @@ def main():
     for kind, event in events(options.brokers, options.registry, options.run_id):
         count += 1
         print(json.dumps({"type": kind, "event": event}, default=str), flush=True)
-    print(f"{count} events", file=sys.stderr)
+    print(f"{count} events" if count else f"{TOPIC} has no event of {options.run_id}; `riverrun runs ls` lists runs", file=sys.stderr)
     return 0 if count else 4
 
 

@@ -10,6 +10,7 @@ here=$(dirname "$0")
 "$riverrun" search "what does a winch launch cost" -c lost -k 1
 
 rm -r "${RIVERRUN_DATA_DIR:-$HOME/.local/share/riverrun}/vectors/default__lost"
+# A start sees that it is gone and begins to make it again by itself: the command may find nothing left to write.
 "$riverrun" collections rebuild lost
 "$riverrun" search "what does a winch launch cost" -c lost -k 1
 "$riverrun" collections check lost

@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 
+from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import connect
 
 
@@ -21,6 +22,14 @@ def describe(step):
     if step["kind"] == "tool_result":
         return f"{tool['name']} -> {tool.get('error') or json.dumps(tool.get('result'))}"
     return step.get("text") or ""
+
+
+def refusal(error):
+    """What the server says of a request that it does not take, and the next thing to do."""
+    body = error.response.body
+    problem = json.loads(body) if body and body.lstrip().startswith(b"{") else {}
+    said = problem.get("detail") or f"HTTP {error.response.status_code}"
+    return "\n".join([f"refused: {said}"] + ([f"hint: {problem['hint']}"] if problem.get("hint") else []))
 
 
 def main():
@@ -59,4 +68,11 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except InvalidStatus as error:
+        sys.exit(refusal(error))
+    except ConnectionClosedError as error:
+        sys.exit(f"the server closed the stream: {error.rcvd.reason if error.rcvd else error}")
+    except OSError as error:
+        sys.exit(f"no server answers: {error}; start one with `riverrun serve`, or name its address with --url")

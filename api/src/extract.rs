@@ -6,6 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::LengthLimitError;
+use riverrun_schemas::IdError;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
@@ -149,13 +150,18 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// A typed id in the path: 404 when the text is none, since nothing can be found there.
-pub fn id<T>(text: &str) -> Result<T, ApiError>
-where
-    T: std::str::FromStr,
-    T::Err: std::fmt::Display,
-{
-    text.parse().map_err(|error: T::Err| ApiError::not_found("not_found", error.to_string()))
+/// A typed id in the path: 404 when the text is none, since nothing can be found there. The hint is what lists such ids, where something does.
+pub fn id<T: std::str::FromStr<Err = IdError>>(text: &str) -> Result<T, ApiError> {
+    text.parse().map_err(|error: IdError| {
+        let unknown = ApiError::not_found("not_found", error.to_string());
+        match error.kind() {
+            "run" => unknown.hint("riverrun runs ls"),
+            "document" => unknown.hint("riverrun docs ls -c COLLECTION"),
+            "project" => unknown.hint("riverrun project ls"),
+            "training" => unknown.hint("riverrun finetune jobs"),
+            _ => unknown,
+        }
+    })
 }
 
 /// The `Idempotency-Key` of a request that writes.
@@ -179,6 +185,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
 
 #[cfg(test)]
 mod tests {
+    use riverrun_schemas::{DocumentId, FinetuneId, IngestId, ProjectId, RunId};
     use serde_json::json;
 
     use super::*;
@@ -186,6 +193,20 @@ mod tests {
 
     fn problem(body: &str) -> crate::wire::Problem {
         parse::<RunBody>(body.as_bytes()).unwrap_err().problem()
+    }
+
+    #[test]
+    fn given_words_that_are_no_id_when_they_are_looked_up_then_the_hint_lists_such_ids() {
+        fn hint<T: std::str::FromStr<Err = IdError>>() -> Option<String> {
+            let problem = id::<T>("RUN_ID").err().unwrap().problem();
+            assert_eq!((problem.status, problem.code.as_str()), (404, "not_found"));
+            problem.hint
+        }
+        assert_eq!(hint::<RunId>().as_deref(), Some("riverrun runs ls"));
+        assert_eq!(hint::<DocumentId>().as_deref(), Some("riverrun docs ls -c COLLECTION"));
+        assert_eq!(hint::<ProjectId>().as_deref(), Some("riverrun project ls"));
+        assert_eq!(hint::<FinetuneId>().as_deref(), Some("riverrun finetune jobs"));
+        assert_eq!(hint::<IngestId>(), None, "nothing lists ingests");
     }
 
     #[test]

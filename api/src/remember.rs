@@ -165,9 +165,9 @@ async fn check_there(state: &AppState, session: &Session, target: Option<&str>) 
 /// 404 for a memory, or a conversation, that is not there: the same words whether it never was or is another's.
 pub fn unknown(session: &Session, id: Option<&str>) -> ApiError {
     let what = id.map_or_else(String::new, |id| format!("memory {:?} of ", id.chars().take(80).collect::<String>()));
-    ApiError::not_found("memory_not_found", format!("{what}conversation {session} does not exist")).hint(format!(
-        "riverrun memory context -n {} -s {:?}",
-        session.namespace,
-        session.name.as_str()
-    ))
+    // Turns have their ids in their list, what was made of them in what a model is shown.
+    let list =
+        if id.is_some_and(|id| id.starts_with("trn_")) { "riverrun memory turns" } else { "riverrun memory context" };
+    let hint = format!("{list} -n {} -s {:?}", session.namespace, session.name.as_str());
+    ApiError::not_found("memory_not_found", format!("{what}conversation {session} does not exist")).hint(hint)
 }

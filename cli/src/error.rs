@@ -41,6 +41,9 @@ impl Exit {
     }
 }
 
+/// What a command needs where the API wants a token.
+pub const WANTS_TOKEN: &str = "set RIVERRUN_API_TOKEN to one of its tokens; riverrun tokens create makes one";
+
 /// A command failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -92,7 +95,12 @@ impl CliError {
 impl From<Problem> for CliError {
     fn from(problem: Problem) -> Self {
         let exit = Exit::of(&problem);
-        let plain = Self::new(exit, problem.detail).maybe_hint(problem.hint);
+        // A command has no headers and no login: it presents the token of its setting.
+        let hint = match problem.code.as_str() {
+            "unauthorized" => Some(WANTS_TOKEN.to_owned()),
+            _ => problem.hint,
+        };
+        let plain = Self::new(exit, problem.detail).maybe_hint(hint);
         Self { status: Some(problem.status), code: Some(problem.code), ..plain }
     }
 }

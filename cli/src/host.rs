@@ -19,7 +19,7 @@ use riverrun_workers::tracer::TracingService;
 use sha2::{Digest, Sha256};
 
 use crate::client::Client;
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, WANTS_TOKEN};
 use crate::lock::{self, DataLock, Owner, Tried};
 use crate::output::tell;
 use crate::settings::{Settings, tool_secret};
@@ -207,8 +207,7 @@ fn to_server(settings: &Settings, owner: &Owner) -> Result<Connection, CliError>
         return Err(CliError::new(Exit::Failed, format!("riverrun {} has no API", owner.command)));
     };
     if owner.needs_token && settings.api_token.is_none() {
-        return Err(CliError::new(Exit::Usage, format!("the server at {url} wants a token"))
-            .hint("set RIVERRUN_API_TOKEN to one of its tokens; riverrun tokens create makes one"));
+        return Err(CliError::new(Exit::Usage, format!("the server at {url} wants a token")).hint(WANTS_TOKEN));
     }
     let client = Client::server(url, settings.api_token.clone())?;
     let mut log = LogConfig::new(owner.brokers.clone(), "riverrun-cli");

@@ -21,7 +21,10 @@ pub fn read(texts: &Path, judgements: &Path) -> Result<Vec<(String, Judged)>, Cl
 }
 
 fn text_of(path: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(path).map_err(|error| unusable(path, &error.to_string()))
+    std::fs::read_to_string(path).map_err(|error| {
+        let failed = CliError::new(Exit::Usage, format!("{} can't be read: {error}", path.display()));
+        failed.hint("--queries and --qrels name files of yours; docs/retrieval.md has a script that makes both")
+    })
 }
 
 fn unusable(path: &Path, reason: &str) -> CliError {

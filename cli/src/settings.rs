@@ -235,7 +235,7 @@ impl Settings {
                 self.api_host
             ),
         )
-        .hint("make one by `riverrun tokens create NAME`, set RIVERRUN_API_TOKENS to name:sha256 pairs (printf %s TOKEN | sha256sum), or bind to 127.0.0.1"))
+        .hint("make one by `riverrun tokens create NAME --scope admin`, set RIVERRUN_API_TOKENS to name:sha256 pairs (printf %s TOKEN | sha256sum), or bind to 127.0.0.1"))
     }
 
     /// Whether a server with these settings asks for tokens from the start.

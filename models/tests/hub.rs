@@ -239,6 +239,21 @@ async fn given_no_hub_when_a_missing_model_is_used_then_it_fails_with_every_fix(
 }
 
 #[tokio::test]
+async fn given_models_that_are_not_fetched_when_one_is_missing_then_the_setting_is_named_before_the_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let models = Models::new(support::settings(dir.path())).unwrap();
+    let pulled = models.pull("qwen2.5-0.5b-instruct", &NoProgress, &CancellationToken::new()).await.unwrap_err();
+    let request = ChatRequest { messages: vec![Message::user("x")], ..ChatRequest::default() };
+    let used = models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
+    for error in [pulled, used] {
+        assert_eq!(error.code(), "model_missing", "{error}");
+        assert!(error.to_string().ends_with("is not fetched, because RIVERRUN_MODELS_OFFLINE is true"), "{error}");
+        let hint = error.hint().unwrap();
+        assert!(hint.starts_with("unset RIVERRUN_MODELS_OFFLINE and run `riverrun models pull"), "{hint}");
+    }
+}
+
+#[tokio::test]
 async fn given_a_download_that_hangs_when_it_is_cancelled_then_it_ends() {
     let server = MockServer::start().await;
     let slow = ResponseTemplate::new(200).set_delay(Duration::from_secs(60));

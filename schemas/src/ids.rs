@@ -26,6 +26,13 @@ pub struct IdError {
     value: String,
 }
 
+impl IdError {
+    /// What people call a thing with such an id, in lower case: `run`, `document`, `training`.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+}
+
 /// What people call a thing whose id is of this type.
 fn said(type_name: &str) -> String {
     match type_name {
@@ -209,6 +216,7 @@ mod tests {
         }
         let said = "nope".parse::<RunId>().unwrap_err().to_string();
         assert_eq!(said, "\"nope\" is no run id; expected run_ followed by 26 characters of base 32");
+        assert_eq!("nope".parse::<DocumentId>().unwrap_err().kind(), "document");
         assert!("nope".parse::<FinetuneId>().unwrap_err().to_string().contains("is no training id; expected job_"));
     }
 

@@ -28,8 +28,8 @@ pub use codec::{DecodeError, Decoded, EventSet};
 pub use common::{BlobRef, Failure, Usage, now_ms};
 pub use envelope::Envelope;
 pub use ids::{
-    AnalysisId, ChainId, ChangeId, ChunkId, DocumentId, EpisodeId, EventId, FinetuneId, ForgetId, IngestId, NoteId,
-    ProjectId, ProposalId, RunId, SummaryId, TurnId,
+    AnalysisId, ChainId, ChangeId, ChunkId, DocumentId, EpisodeId, EventId, FinetuneId, ForgetId, IdError, IngestId,
+    NoteId, ProjectId, ProposalId, RunId, SummaryId, TurnId,
 };
 pub use names::{CanvasId, Collection, CollectionName, NameError, Namespace, not_there};
 pub use session::{Session, SessionName};

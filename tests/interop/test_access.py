@@ -41,6 +41,8 @@ def test_a_token_does_what_it_is_for_until_it_is_revoked(new_server):
     assert server.cli("tokens", "revoke", "reader").returncode == 0
     wait_for(lambda: server.get("/runs", headers=bearer(reader)).status == 401, 20, "the token to be refused")
     assert server.get("/runs", headers=bearer(bound)).status == 200
+    refused = server.cli("runs", "ls", RIVERRUN_API_TOKEN=reader)
+    assert refused.returncode == 4 and "set RIVERRUN_API_TOKEN to one of its tokens" in refused.stderr, refused
 
     file = server.folder / "data" / "tokens.json"
     assert stat.S_IMODE(os.stat(file).st_mode) == 0o600

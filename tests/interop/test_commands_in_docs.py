@@ -63,7 +63,20 @@ def fault(helps, given):
     known = set(re.findall(r"(?<![\w-])--?[\w-]+", helps(*path))) | GLOBAL
     asked = [re.match(r"--[a-z][\w-]*", word.strip("[]")) for word in given]
     unknown = [option.group() for option in asked if option and option.group() not in known]
-    return f"riverrun {' '.join(path)} has no {', '.join(unknown)}" if unknown else None
+    if unknown:
+        return f"riverrun {' '.join(path)} has no {', '.join(unknown)}"
+    # A line with arguments is meant whole; the name of a command alone is not.
+    whole = len([word for word in given if word != "--json"]) > len(path)
+    lacks = [name for name, spelled in wanted(helps(*path)).items() if whole and not any(word.split("=")[0].strip("[]") in spelled for word in given)]
+    return f"riverrun {' '.join(path)} wants {', '.join(lacks)}" if lacks else None
+
+
+def wanted(text):
+    """The options that a command can't do without, by their long names, each with its spellings; a help text's line of usage says which."""
+    usage = re.search(r"^Usage: (.*)", text, re.M)
+    bare = re.sub(r"\[[^]]*\]", "", usage.group(1)) if usage else ""
+    spelled = {long: {long, short} - {""} for short, long in re.findall(r"^ {2,6}(-\w)?(?:, )?(--[\w-]+)", text, re.M)}
+    return {name: spelled.get(name, {name}) for name in re.findall(r"--[\w-]+", bare)}
 
 
 @pytest.mark.parametrize("file", PAGES + SCRIPTS, ids=lambda file: str(file.relative_to(ROOT)))
@@ -75,6 +88,13 @@ def test_the_binary_takes_every_command_line(helps, file):
     assert not faults, faults
 
 
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_no_line_of_a_page_is_a_pipe_where_it_means_a_choice(file):
+    blocks = re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", file.read_text(), re.M | re.S)
+    bare = [re.sub(r"\s#.*|'[^']*'|\"[^\"]*\"", "", line) for block in blocks for line in block.splitlines()]
+    assert not [line for line in bare if COMMAND.search(line) and re.search(r"\w\|\w", line)]
+
+
 def hints(text):
     """Commands within literals; a literal that goes on in the next line is one."""
     text = re.sub(r"\\\n\s*", "", text)
@@ -84,7 +104,7 @@ def hints(text):
 
 def fault_of_hint(helps, line):
     """As `fault`, for a command within a sentence."""
-    given = re.split(r"[ ](?:or|and|,) ", line.rstrip(". "))[0].split()
+    given = re.split(r"[ ](?:or|and|,) | (?:makes|shows|lists|says|measures)\b", line.rstrip(". "))[0].split()
     first = names(helps())
     if given[0] not in first:
         return None if SAYS.match(given[0]) else f"there is no command {given[0]}"
@@ -103,7 +123,8 @@ def test_the_binary_takes_every_command_of_a_hint(helps):
 
 def test_a_hint_that_the_binary_would_refuse_is_found(helps):
     given = {"ingest --source <path>": "riverrun ingest has no --source", "runs list": "there is no command runs list", "tokens ls shows them": None,
-             "is started": None, "collections rebuild {name} --namespace {namespace}": None, "run x": "there is no command run"}
+             "is started": None, "collections rebuild {name} --namespace {namespace}": None,
+             "tokens create makes one": None, "tokens create NAME": "riverrun tokens create wants --scope", "run x": "there is no command run"}
     assert {line: fault_of_hint(helps, line) for line in given} == given
     text = 'hint("riverrun runs \\\n      ls --limit 3");\n// riverrun nothing\nlet a = "see `riverrun agents`";'
     assert hints(text) == ["runs ls --limit 3", "agents"]
@@ -111,7 +132,9 @@ def test_a_hint_that_the_binary_would_refuse_is_found(helps):
 
 def test_a_line_that_the_binary_would_refuse_is_found(helps):
     given = {"runs ls --nope": "riverrun runs ls has no --nope", "run ls": "there is no command run", "runs list": "there is no command runs list",
-             "--json runs ls --limit 3": None, "collections": None, "models --provider ollama": None, "chat hi | cat --nope": None}
+             "--json runs ls --limit 3": None, "collections": None, "tokens create": None, "tokens create ci --scope=read": None,
+             "tokens create NAME": "riverrun tokens create wants --scope", "runs fork RUN_ID": "riverrun runs fork wants --at-seq",
+             "stream consume -c notes": None, "models --provider ollama": None, "chat hi | cat --nope": None}
     assert {line: fault(helps, words(line)) for line in given} == given
 
 

@@ -111,6 +111,20 @@ def test_the_watch_example_starts_a_run_and_follows_it(server):
     assert sum("calculator(" in line for line in lines) == 2
 
 
+def test_the_examples_say_what_is_wrong_with_what_was_typed(server):
+    def said(script, *arguments):
+        done = subprocess.run([sys.executable, EXAMPLES / script, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode in (1, 4) and "Traceback" not in done.stderr, done
+        return done.stderr
+
+    unknown = "run_01h455vb4pex5vsknk084sn02q"
+    assert f"there is no run {unknown}\nhint: riverrun runs ls" in said("watch_run.py", unknown, "--url", server.ws_url)
+    assert '"RUN_ID" is no run id' in said("watch_run.py", "RUN_ID", "--url", server.ws_url)
+    assert '"nobody" is not there; choose one of: react' in said("watch_run.py", "--task", "x", "--agent", "nobody", "--url", server.ws_url)
+    assert "no server answers" in said("watch_run.py", unknown, "--url", "ws://127.0.0.1:1")
+    assert f"has no event of {unknown}" in said("consume_events.py", unknown, "--brokers", server.brokers, "--registry", server.url)
+
+
 def test_the_quickstart_examples_run(server):
     done = subprocess.run(["bash", EXAMPLES / "quickstart.sh"], env={**server.env, "RIVERRUN_URL": server.url},
                           capture_output=True, text=True, timeout=180, check=False)

@@ -29,7 +29,9 @@ def test_a_conversation_by_command_line(server):
     assert "red box" not in json.dumps(cli(server, "context", "--query", "tow rope", *talk))
     assert cli(server, "forget", "--all", *talk)["removed"]["turns"] == 3
     gone = server.cli("memory", "why", first["turn_id"], *talk)
-    assert gone.returncode == 4 and "memory_not_found" not in gone.stdout, gone
+    assert gone.returncode == 4 and "memory_not_found" not in gone.stdout and "riverrun memory turns -n interop" in gone.stderr, gone
+    gone = server.cli("memory", "why", "epi_01h455vb4pex5vsknk084sn02q", *talk)
+    assert gone.returncode == 4 and "riverrun memory context -n interop" in gone.stderr, gone
 
 
 def test_a_run_reads_and_joins_its_conversation(server):

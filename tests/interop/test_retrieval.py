@@ -4,6 +4,7 @@
 
 import json
 import pathlib
+import re
 
 import pytest
 
@@ -45,4 +46,7 @@ def test_the_command_line_has_the_options_of_a_search(judged):
         assert item["scores"]["dense"] is None and item["scores"]["sparse"] is not None, item
         assert item["text"] in item["context"]["text"] and item["context"]["span"]["start"] <= item["span"]["start"], item
     shown = judged.cli(*search)
-    assert shown.returncode == 0 and items[0]["context"]["text"] in shown.stdout, shown.stdout
+    # Each line below the number of its result.
+    lines = lambda text: "\n".join(line.strip() for line in text.strip().splitlines())
+    assert shown.returncode == 0 and lines(items[0]["context"]["text"]) in lines(shown.stdout), shown.stdout
+    assert all(line.startswith("   ") for line in shown.stdout.splitlines() if line.strip() and not re.match(r"\d+\. ", line)), shown.stdout

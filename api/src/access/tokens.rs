@@ -30,12 +30,21 @@ impl fmt::Debug for Tokens {
 
 /// A text is no list of tokens. The text itself is not shown: a token may have been put where its hash belongs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "entry {entry} is not <name>:<sha256 of the token in 64 hex digits>[:<scopes>[:<namespaces>]], as in ann:<sha256>:read+run:team"
-)]
-pub struct TokensError {
-    /// Counts from 1.
-    entry: usize,
+pub enum TokensError {
+    /// It has another form.
+    #[error(
+        "entry {entry} is not <name>:<sha256 of the token in 64 hex digits>[:<scopes>[:<namespaces>]], as in ann:<sha256>:read+run:team"
+    )]
+    Malformed {
+        /// Counts from 1.
+        entry: usize,
+    },
+    /// It is for a token that nobody means, and that headers and logins can't carry.
+    #[error("entry {entry} has the hash of an empty token, as a shell makes it of a variable that is not set")]
+    Nothing {
+        /// Counts from 1.
+        entry: usize,
+    },
 }
 
 impl FromStr for Tokens {
@@ -46,7 +55,11 @@ impl FromStr for Tokens {
             .map(str::trim)
             .filter(|entry| !entry.is_empty())
             .enumerate()
-            .map(|(index, entry)| Token::parse(entry).ok_or(TokensError { entry: index + 1 }))
+            .map(|(index, text)| {
+                let entry = index + 1;
+                let token = Token::parse(text).ok_or(TokensError::Malformed { entry })?;
+                if token.sha256 == hash("") { Err(TokensError::Nothing { entry }) } else { Ok(token) }
+            })
             .collect::<Result<_, _>>()
             .map(Self)
     }
@@ -141,6 +154,14 @@ mod tests {
         assert!(!everywhere.find("hello").unwrap().is_bound());
         let everything: Tokens = format!("ann:{HELLO}::team").parse().unwrap();
         assert!(everything.find("hello").unwrap().allows(Scope::Admin));
+    }
+
+    #[test]
+    fn given_the_hash_of_an_empty_token_when_a_list_is_read_then_it_is_refused() {
+        let nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        for list in [format!("ann:{HELLO},bob:{nothing}:read"), format!("ann:{HELLO},bob:{}", nothing.to_uppercase())] {
+            assert_eq!(list.parse::<Tokens>().unwrap_err(), TokensError::Nothing { entry: 2 }, "{list}");
+        }
     }
 
     #[test]

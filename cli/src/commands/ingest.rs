@@ -183,7 +183,7 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     let view = watch(connection, ingest_id, output).await?;
     if !output.json {
         view.failures.iter().for_each(|failure| {
-            tell(&format!("failed: {}: {}", failure.source, failure.error.message));
+            tell(&format!("failed: {}", of_source(&failure.source, &failure.error.message)));
             failure.error.hint.iter().for_each(|hint| tell(&format!("        {hint}")));
         });
     }
@@ -197,6 +197,11 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
         prune::run(connection, &prepared.source, &view).await?;
     }
     outcome(&view)
+}
+
+/// A reason with the source in front, which some reasons begin with themselves.
+fn of_source(source: &str, reason: &str) -> String {
+    if reason.starts_with(source) { reason.to_owned() } else { format!("{source}: {reason}") }
 }
 
 /// Waits for the end, with a bar where people look.
@@ -272,6 +277,15 @@ mod tests {
 
     fn of(line: &str) -> Result<Option<ConsumeArgs>, CliError> {
         of_topic(&Line::try_parse_from(std::iter::once("ingest").chain(line.split(' '))).unwrap().args)
+    }
+
+    #[test]
+    fn given_a_reason_when_it_is_shown_then_the_source_stands_in_it_once() {
+        assert_eq!(
+            of_source("/a/b.pdf", "/a/b.pdf is no readable PDF: cut off"),
+            "/a/b.pdf is no readable PDF: cut off"
+        );
+        assert_eq!(of_source("/a/b.pdf", "no text in 3 pages"), "/a/b.pdf: no text in 3 pages");
     }
 
     #[test]

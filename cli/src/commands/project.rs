@@ -165,6 +165,10 @@ pub fn prepare(command: ProjectCommand, settings: &Settings) -> Result<(ProjectC
                     .map_err(|error| CliError::new(Exit::Refused, format!("{source} can't be read: {error}")))?;
                 settings.api.ingest_roots.push(path.clone());
                 path.display().to_string()
+            } else if is_path && !source.is_empty() && !source.contains(':') {
+                // Where no other machine is named, what is not here is nowhere.
+                return Err(CliError::new(Exit::Refused, format!("{source} does not exist"))
+                    .hint("name a folder or a .zip that is here, or https://host/repository.git"));
             } else {
                 source
             };

@@ -104,11 +104,36 @@ pub async fn run(connection: &Connection, args: SearchArgs, output: Output) -> R
     Ok(())
 }
 
+/// Lines of a document below the number of their result, so that none is taken for a result.
+fn indented(text: &str) -> String {
+    text.trim()
+        .lines()
+        .map(|line| format!("   {line}").trim_end().to_owned())
+        .collect::<Vec<_>>()
+        .join("\n")
+        .trim_start()
+        .to_owned()
+}
+
 fn shown(number: usize, item: &SearchItem) -> String {
     let page = item.page.map(|page| format!(" page {page}")).unwrap_or_default();
-    let text = item.context.as_ref().map_or_else(|| clip(&item.text, SHOWN), |context| context.text.clone());
+    let text = item.context.as_ref().map_or_else(|| clip(&item.text, SHOWN), |context| indented(&context.text));
     format!(
         "{number}. {} bytes {}..{}{page} (score {:.4})\n   {text}\n",
         item.source, item.span.start, item.span.end, item.score
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_what_stands_around_a_chunk_when_it_is_shown_then_each_of_its_lines_is_below_the_result() {
+        assert_eq!(
+            indented("# Winch\n\n1. The weak link.\r\n2. The cable.\n\n"),
+            "# Winch\n\n   1. The weak link.\n   2. The cable."
+        );
+        assert_eq!(indented("  "), "");
+    }
 }

@@ -12,6 +12,12 @@ use crate::error::{CliError, Exit};
 use crate::output::{Output, print_json, print_line, table, tell};
 use crate::settings::Settings;
 
+const NO_TOKENS: &str = "there are no tokens; make one: riverrun tokens create <name> --scope <scope>";
+
+/// The file is there and empty, and the setting names none. Where it does, its tokens are not of this file.
+const NOBODY_LEFT: &str =
+    "no token is left, and requests are refused without one; make one: riverrun tokens create <name> --scope <scope>";
+
 const DAY_MS: i64 = 24 * 3_600 * 1_000;
 
 /// What to do with tokens.
@@ -80,13 +86,16 @@ pub fn run(command: TokensCommand, settings: &Settings, output: Output) -> Resul
                 table(
                     ["token", "scopes", "namespaces", "per minute", "created", "expires"],
                     items.items.iter().map(row).collect(),
-                    "there are no tokens; make one: riverrun tokens create <name> --scope <scope>",
+                    if settings.wants_tokens() && settings.api.tokens.is_empty() { NOBODY_LEFT } else { NO_TOKENS },
                 )
             })
         }
         TokensCommand::Revoke { name } => {
             let entry = file.revoke(&name).map_err(failed)?;
             tell(&format!("token {name} is refused from now on"));
+            if settings.api.tokens.is_empty() && file.entries().next().is_none() {
+                tell(NOBODY_LEFT);
+            }
             if output.json { print_json(&entry) } else { Ok(()) }
         }
     }

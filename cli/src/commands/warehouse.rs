@@ -23,7 +23,7 @@ pub enum WarehouseCommand {
     },
     /// Run one reading SQL statement
     Query {
-        /// SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW or SUMMARIZE
+        /// SELECT, WITH, FROM, VALUES, TABLE, DESCRIBE, SHOW or SUMMARIZE
         sql: String,
         /// The namespace whose tables it sees
         #[arg(short, long)]

@@ -35,6 +35,12 @@ fn given_no_server_when_the_log_is_needed_then_a_stack_is_hosted_for_the_command
         let done = place.run(&arguments);
         assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
     }
+    for (arguments, words) in
+        [(vec!["runs", "ls"], "there are no runs"), (vec!["runs", "ls", "--status", "running"], "no run is like that")]
+    {
+        let done = place.run(&arguments);
+        assert!(done.code == 0 && done.stderr.starts_with(words), "{arguments:?}: {}", done.stderr);
+    }
     assert_eq!(place.run(&["collections", "--json"]).json(), json!({ "items": [] }));
     assert!(place.data().join("broker").exists() && !place.data().join("riverrun.json").exists());
 }
@@ -77,4 +83,34 @@ fn given_a_broker_elsewhere_that_is_down_when_it_is_needed_then_it_is_named() {
     let done = place.run(&["diagnose"]);
     assert_eq!(done.code, 3, "{}", done.stderr);
     assert!(done.stdout.contains("DOWN") && done.stdout.contains(&address), "{}", done.stdout);
+}
+
+#[test]
+fn given_no_tools_file_when_it_is_checked_then_nothing_is_wrong_unless_one_was_named() {
+    let place = Place::new();
+    let done = place.run(&["tools", "check"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert!(done.stderr.contains("only built-in tools") && done.stderr.contains("programs: "), "{}", done.stderr);
+    assert_eq!(place.run(&["tools", "check", "--json"]).json()["problems"], json!([]));
+    let place = place.with("RIVERRUN_TOOLS_FILE", "tools-of-mine.toml");
+    for arguments in [vec!["tools", "check"], vec!["tools", "check", "other.toml"]] {
+        let done = place.run(&arguments);
+        assert_eq!(done.code, 2, "{arguments:?}: {}", done.stderr);
+        assert!(done.stdout.contains("there is no such file"), "{arguments:?}: {}", done.stdout);
+    }
+}
+
+#[test]
+fn given_the_last_token_when_it_is_revoked_then_it_is_told_that_nobody_is_let_in() {
+    let place = Place::new();
+    assert!(place.run(&["tokens", "ls"]).stderr.starts_with("there are no tokens"));
+    for name in ["first", "last"] {
+        assert_eq!(place.run(&["tokens", "create", name, "--scope", "admin"]).code, 0);
+    }
+    let done = place.run(&["tokens", "revoke", "first"]);
+    assert_eq!((done.code, done.stderr.contains("no token is left")), (0, false), "{}", done.stderr);
+    for arguments in [vec!["tokens", "revoke", "last"], vec!["tokens", "ls"]] {
+        let done = place.run(&arguments);
+        assert_eq!((done.code, done.stderr.contains("no token is left")), (0, true), "{arguments:?}: {}", done.stderr);
+    }
 }

@@ -39,6 +39,7 @@ fn given_requests_that_can_not_be_when_they_are_made_then_nothing_is_started_for
         (vec!["agent", "run", "x", "--temperature", "9"], 4, vec!["temperature", "9"]),
         (vec!["agent", "run", "x", "--metadata", "[1]"], 2, vec!["--metadata"]),
         (vec!["ingest", "missing.md", "-c", "c"], 4, vec!["missing.md", "does not exist"]),
+        (vec!["project", "import", "./missing"], 4, vec!["./missing does not exist", ".zip"]),
         (vec!["ingest", "empty", "-c", "c"], 4, vec!["empty"]),
         (vec!["ingest", "pictures", "-c", "c"], 4, vec!["pictures", ".md"]),
         (vec!["ingest", "a.exe", "-c", "c"], 4, vec!["a.exe", ".md"]),

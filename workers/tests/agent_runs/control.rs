@@ -259,7 +259,10 @@ async fn a_fork_begins_with_the_steps_of_its_source_and_goes_on_by_itself() {
 
     let broken = ForkRun { run_id: RunId::new(), steps: shared[1..].to_vec(), ..fork };
     world.command(broken.clone().into()).await;
-    assert_eq!(world.finished(broken.run_id).await.error.unwrap().code, "fork_history_unusable");
+    let error = world.finished(broken.run_id).await.error.unwrap();
+    assert_eq!(error.code, "fork_history_unusable");
+    let again = format!("riverrun runs fork {} --at-seq {}", broken.forked_from.run_id, broken.forked_from.at_seq);
+    assert!(error.hint.as_ref().is_some_and(|hint| hint.ends_with(&again)), "{error:?}");
 }
 
 /// Ids that lie in one partition, as the API draws them for a session.

@@ -93,7 +93,10 @@ async fn stage(
     let (view, _) = find(&state, &model, version).await?;
     if stage == ModelStage::Ready && !view.gate.passed {
         let reason = view.gate.reason.unwrap_or_else(|| "it was not tried".to_owned());
-        return Err(ApiError::conflict("gate_not_passed", format!("{} can't be ready: {reason}", view.chat_model)));
+        let model = &view.chat_model;
+        return Err(ApiError::conflict("gate_not_passed", format!("{model} can't be ready: {reason}")).hint(format!(
+            "another training makes the next version; where this one has a merged model, riverrun chat --model {model} PROMPT tries it"
+        )));
     }
     let small = i32::try_from(version).map_err(|_| ApiError::field("version", "is too large"))?;
     tell(&state, ModelStaged { model: model.clone(), version: small, stage, at: now_ms() }).await?;

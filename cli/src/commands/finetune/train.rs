@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use riverrun_api::wire::{
-    CancelBody, EstimateView, FinetuneBody, FinetuneCancelled, FinetuneJobAccepted, JobView, LoraBody,
+    CancelBody, EstimateView, FinetuneBody, FinetuneCancelled, FinetuneJobAccepted, JobView, LoraBody, ModelVersionView,
 };
 
-use super::TrainArgs;
 use super::dataset::{Of, hand_in, read, tell_warnings};
+use super::{TrainArgs, versions};
 use crate::client::encode;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
@@ -37,7 +37,7 @@ pub(super) async fn run(connection: &Connection, args: TrainArgs, output: Output
     body.dataset = dataset(connection, &args).await?;
     let estimate: Option<EstimateView> = match connection.client.post("/finetune/estimate", &body).await {
         Ok(estimate) => Some(estimate),
-        Err(error) if args.estimate => return Err(error),
+        Err(error) if args.estimate => return Err(or_no_file(error, &args.dataset)),
         Err(_) => None, // the training itself says what is wrong, or fetches the model that is missing
     };
     if args.estimate {
@@ -49,12 +49,21 @@ pub(super) async fn run(connection: &Connection, args: TrainArgs, output: Output
     if let Some(estimate) = &estimate {
         tell(&shown(estimate));
     }
-    let accepted: FinetuneJobAccepted = connection.client.post("/finetune/jobs", &body).await?;
+    let accepted: FinetuneJobAccepted =
+        connection.client.post("/finetune/jobs", &body).await.map_err(|error| or_no_file(error, &args.dataset))?;
     if args.detach {
         return output.show(&accepted, |accepted| accepted.job_id.clone());
     }
     tell(&format!("training {}", accepted.job_id));
     watch(connection, &accepted.job_id, output).await
+}
+
+/// A dataset that is not there, as whoever may have meant a file reads it: of one that is there no name was asked for.
+fn or_no_file(error: CliError, given: &str) -> CliError {
+    if error.code.as_deref() != Some("dataset_not_found") {
+        return error;
+    }
+    CliError { message: format!("{given:?} is neither a file that is here nor the name of a dataset"), ..error }
 }
 
 /// Whether it is the method that was refused, and not the dataset, which is not handed in yet.
@@ -138,6 +147,13 @@ pub(super) async fn watch(connection: &Connection, job_id: &str, output: Output)
     }
     bar.finish_and_clear();
     output.show(&job, ended)?;
+    if let (Some(version), false) = (&job.model, output.json) {
+        let view: Result<ModelVersionView, CliError> = connection.client.get(&versions::place(version)?).await;
+        // The training has ended well: that nobody can be asked about its version is no failure of it.
+        if let Some(doubt) = view.ok().as_ref().and_then(versions::candidate) {
+            tell(&doubt);
+        }
+    }
     match &job.error {
         None => Ok(()),
         Some(error) => {
@@ -192,6 +208,18 @@ pub(super) async fn cancel(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_a_name_that_is_no_dataset_when_it_is_trained_on_then_the_file_that_may_have_been_meant_is_told_of() {
+        let refused = |code: &str| {
+            let hint = CliError::new(Exit::Refused, "refused").hint("riverrun finetune datasets");
+            or_no_file(CliError { code: Some(code.to_owned()), ..hint }, "verses.jsonl")
+        };
+        let missing = refused("dataset_not_found");
+        assert_eq!(missing.message, "\"verses.jsonl\" is neither a file that is here nor the name of a dataset");
+        assert_eq!(missing.hint.as_deref(), Some("riverrun finetune datasets"), "what to do stays");
+        assert_eq!(refused("model_missing").message, "refused");
+    }
 
     #[test]
     fn given_a_server_that_has_a_gpu_when_the_dataset_is_not_there_yet_then_that_is_no_refusal_of_the_method() {

@@ -48,7 +48,7 @@ pub(super) async fn ls(connection: &Connection, page: PageArgs, output: Output) 
 }
 
 /// `model@number`, as the path of it.
-fn place(version: &str) -> Result<String, CliError> {
+pub(super) fn place(version: &str) -> Result<String, CliError> {
     match version.rsplit_once('@') {
         Some((model, number)) if !model.is_empty() && number.parse::<u32>().is_ok() => {
             Ok(format!("/finetune/registry/{}/{number}", encode(model)))
@@ -61,6 +61,15 @@ fn place(version: &str) -> Result<String, CliError> {
 pub(super) async fn show(connection: &Connection, version: &str, output: Output) -> Result<(), CliError> {
     let view: ModelVersionView = connection.client.get(&place(version)?).await?;
     output.show(&view, described)
+}
+
+/// What whoever trained a version has to know of it where it did not pass: its name alone means another one, or none.
+pub(super) fn candidate(view: &ModelVersionView) -> Option<String> {
+    let reason = view.gate.reason.as_deref().unwrap_or("it was not tried");
+    let (version, model) = (&view.chat_model, &view.model);
+    (!view.gate.passed).then(|| {
+        format!("{version} is a candidate, and {model:?} does not mean it: {reason}; where it has a merged model, riverrun chat --model {version} PROMPT tries it")
+    })
 }
 
 /// A version in words: its lineage first.
@@ -123,6 +132,8 @@ pub(super) async fn export(
 
 #[cfg(test)]
 mod tests {
+    use riverrun_api::wire::GateView;
+
     use super::*;
 
     #[test]
@@ -148,5 +159,12 @@ mod tests {
             assert!(shown.contains(part), "{part} in {shown}");
         }
         assert!(!shown.contains("run_10"));
+
+        let told = candidate(&view).unwrap();
+        for part in ["poet@2 is a candidate", "\"poet\" does not mean it", "no end", "riverrun chat --model poet@2"] {
+            assert!(told.contains(part), "{part} in {told}");
+        }
+        let passed = ModelVersionView { gate: GateView { passed: true, reason: None }, ..view };
+        assert_eq!(candidate(&passed), None);
     }
 }

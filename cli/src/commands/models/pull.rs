@@ -1,7 +1,7 @@
 //! `riverrun models pull`.
 
 use riverrun_api::routes::models::entry;
-use riverrun_models::default_progress;
+use riverrun_models::{ModelError, default_progress};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{CliError, Exit};
@@ -24,7 +24,9 @@ pub async fn run(settings: &Settings, model: &str, output: Output) -> Result<(),
         }
     };
     let info = pulled.map_err(|error| {
-        let exit = if error.retryable() { Exit::ServiceDown } else { Exit::Refused };
+        // As every other command says it of a model that can't be had.
+        let gone = error.retryable() || matches!(error, ModelError::ModelMissing { .. });
+        let exit = if gone { Exit::ServiceDown } else { Exit::Refused };
         CliError::new(exit, error.to_string()).maybe_hint(error.hint())
     })?;
     tell(&format!("{} is there", info.name));

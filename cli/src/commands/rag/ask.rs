@@ -52,8 +52,9 @@ fn sources(done: &AskDone) -> Result<(), CliError> {
     for citation in &done.citations {
         print_line(&shown(citation))?;
     }
-    for sentence in unsupported(done) {
-        print_line(&format!("not supported by what was found: “{}”", clip(sentence, SHOWN)))?;
+    for (sentence, times) in unsupported(done) {
+        let again = if times > 1 { format!(" ({times} times)") } else { String::new() };
+        print_line(&format!("not supported by what was found: “{}”{again}", clip(sentence, SHOWN)))?;
     }
     for note in notes(done) {
         tell(&format!("note: {note}"));
@@ -65,13 +66,20 @@ fn sources(done: &AskDone) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Sentences whose words the cited chunks do not have.
-fn unsupported(done: &AskDone) -> Vec<&str> {
+/// Sentences whose words the cited chunks do not have, and how often each stands in the answer: small models say one over and over.
+fn unsupported(done: &AskDone) -> Vec<(&str, usize)> {
     let text = |sentence: &AnswerSentence| {
         let span = sentence.span;
         done.answer.get(usize::try_from(span.start).ok()?..usize::try_from(span.end).ok()?)
     };
-    done.sentences.iter().filter(|sentence| sentence.supported == Some(false)).filter_map(text).collect()
+    let mut counted: Vec<(&str, usize)> = Vec::new();
+    for sentence in done.sentences.iter().filter(|sentence| sentence.supported == Some(false)).filter_map(text) {
+        match counted.iter_mut().find(|(known, _)| *known == sentence) {
+            Some((_, times)) => *times += 1,
+            None => counted.push((sentence, 1)),
+        }
+    }
+    counted
 }
 
 /// What the answer lacks, or had and lost.
@@ -129,8 +137,23 @@ mod tests {
             // Of no answer of ours: bytes that are none are left alone.
             sentence(last, answer.len() + 9, Some(false)), sentence(45, 46, Some(false)),
         ]});
-        assert_eq!(unsupported(&answered(&sentences)), ["It is 9 km long [1]."]);
+        assert_eq!(unsupported(&answered(&sentences)), [("It is 9 km long [1].", 1)]);
         assert!(unsupported(&answered(&json!({}))).is_empty(), "an older server says nothing of sentences");
+    }
+
+    #[test]
+    fn given_a_sentence_that_is_said_over_and_over_when_an_answer_is_shown_then_it_is_named_once_and_counted() {
+        let said = ["It is 9 km long.", "It is deep.", "It is 9 km long.", "It is 9 km long."];
+        let mut start = 0;
+        let mut sentences = Vec::new();
+        for sentence in said {
+            sentences.push(
+                json!({"span": {"start": start, "end": start + sentence.len()}, "citations": [], "supported": false}),
+            );
+            start += sentence.len() + 1;
+        }
+        let done = answered(&json!({"answer": said.join(" "), "sentences": sentences}));
+        assert_eq!(unsupported(&done), [("It is 9 km long.", 3), ("It is deep.", 1)]);
     }
 
     #[test]

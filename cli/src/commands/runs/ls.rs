@@ -33,6 +33,7 @@ pub struct LsArgs {
 
 pub async fn run(connection: &Connection, args: LsArgs, output: Output) -> Result<(), CliError> {
     let LsArgs { status, agent, namespace, session, chain, page } = args;
+    let chosen = [&status, &agent, &namespace, &session, &chain].into_iter().any(Option::is_some);
     let [limit, cursor] = page.query();
     let path = with_query(
         "/runs",
@@ -62,7 +63,11 @@ pub async fn run(connection: &Connection, args: LsArgs, output: Output) -> Resul
         table(
             ["run", "status", "agent", "steps", "created", "task"],
             page.items.iter().map(row).collect(),
-            "there are no runs; start one: riverrun agent run <task>",
+            if chosen {
+                "no run is like that; riverrun runs ls lists all"
+            } else {
+                "there are no runs; start one: riverrun agent run <task>"
+            },
         )
     })?;
     output.tell_rest(page.next_cursor.as_deref());

@@ -31,8 +31,10 @@ struct Found {
 }
 
 pub fn run(settings: &Settings, file: Option<&Path>, output: Output) -> Result<(), CliError> {
+    // Without a setting and a file in the data folder there are no tools of users, which is nothing wrong.
+    let none = file.is_none() && !settings.tools_file_named && !settings.tools_file.exists();
     let file: PathBuf = file.map_or_else(|| settings.tools_file.clone(), Path::to_owned);
-    let defined = host::tools(settings, &file, true)?.defined;
+    let defined = host::tools(settings, &file, !none)?.defined;
     let problems: Vec<Found> = defined
         .problems()
         .iter()
@@ -54,10 +56,13 @@ pub fn run(settings: &Settings, file: Option<&Path>, output: Output) -> Result<(
         let row = |found: &Found| {
             [found.line.to_string(), found.name.clone().unwrap_or_default(), found.reason.clone(), found.fix.clone()]
         };
-        let good = format!(
-            "{}: {} tools and {} MCP servers, nothing is wrong; programs: {}",
-            checked.file, checked.tools, checked.mcp_servers, checked.sandbox
-        );
+        let read = if none {
+            format!("there is no {}: only built-in tools; RIVERRUN_TOOLS_FILE names another file", checked.file)
+        } else {
+            let (tools, servers) = (checked.tools, checked.mcp_servers);
+            format!("{}: {tools} tools and {servers} MCP servers, nothing is wrong", checked.file)
+        };
+        let good = format!("{read}; programs: {}", checked.sandbox);
         table(["line", "name", "what is wrong", "fix"], checked.problems.iter().map(row).collect(), &good)
     })?;
     match defined.problems().first() {

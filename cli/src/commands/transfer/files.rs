@@ -65,10 +65,18 @@ pub(super) fn save(settings: &Settings, archive: &Path) -> Result<Vec<FileEntry>
         let (size_bytes, sha256) = sum(&target)?;
         entries.push(FileEntry { path: name, size_bytes, sha256 });
     }
-    let shown: String = settings.shown.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
     let path = archive.join(SETTINGS);
-    fs::write(&path, shown).map_err(|error| io_failed("writing", &path, &error))?;
+    fs::write(&path, settings_text(settings.shown.iter().map(|(name, value)| (name.as_str(), value.as_str()))))
+        .map_err(|error| io_failed("writing", &path, &error))?;
     Ok(entries)
+}
+
+/// Settings as a `.env` file has them. The data folder is not among them: whoever took it over would work on the one that was left.
+fn settings_text<'s>(settings: impl Iterator<Item = (&'s str, &'s str)>) -> String {
+    let head =
+        "# Of the installation that was exported, without its data folder: take over what holds for the new one.\n";
+    let taken = settings.filter(|(name, _)| *name != "RIVERRUN_DATA_DIR");
+    std::iter::once(head.to_owned()).chain(taken.map(|(name, value)| format!("{name}={value}\n"))).collect()
 }
 
 /// Where a file of an archive goes; refused when it would leave the data folder.
@@ -149,4 +157,17 @@ fn sum(path: &Path) -> Result<(u64, String), CliError> {
 
 fn io_failed(doing: &str, path: &Path, error: &io::Error) -> CliError {
     CliError::new(Exit::Failed, format!("{doing} {} failed: {error}", path.display())).hint("check the disk")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_settings_when_they_are_written_for_another_place_then_the_data_folder_is_not_among_them() {
+        let settings = [("RIVERRUN_DATA_DIR", "/srv/old"), ("RIVERRUN_DEFAULT_CHAT_MODEL", "m")];
+        let text = settings_text(settings.into_iter());
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(lines, ["RIVERRUN_DEFAULT_CHAT_MODEL=m"]);
+    }
 }

@@ -19,7 +19,12 @@ pub(super) fn run(
     let failed = |error: duckdb::Error| failed(&error, limits, memory_mb);
     let reading = check::reading(connection, sql)?;
     connection.execute_batch("BEGIN TRANSACTION READ ONLY").map_err(failed)?;
-    answer(connection, sql, &reading, limits.rows).map_err(failed)
+    answer(connection, sql, &reading, limits.rows).map_err(|error| match failed(error) {
+        WarehouseError::Query { reason } if reading.select.is_some() => {
+            WarehouseError::Query { reason: without_describe(&reason) }
+        }
+        other => other,
+    })
 }
 
 fn answer(connection: &Connection, sql: &str, reading: &Reading, limit: usize) -> duckdb::Result<QueryResult> {
@@ -82,5 +87,29 @@ fn failed(error: &duckdb::Error, limits: QueryLimits, memory_mb: usize) -> Wareh
         WarehouseError::TimedOut { limit: limits.time }
     } else {
         WarehouseError::Query { reason }
+    }
+}
+
+/// What the engine says of a query, without the word that was put in front to ask for its columns: the caret below the line goes left with it.
+fn without_describe(reason: &str) -> String {
+    const FRONT: &str = "LINE 1: DESCRIBE ";
+    let Some((before, rest)) = reason.split_once(FRONT) else { return reason.to_owned() };
+    let (line, below) = rest.split_once('\n').unwrap_or((rest, ""));
+    let below = below.strip_prefix(&" ".repeat("DESCRIBE ".len())).unwrap_or(below);
+    format!("{before}LINE 1: {line}\n{below}").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_query_that_fails_when_the_engine_says_where_then_the_caret_stands_below_what_was_asked() {
+        let said = "Binder Error: no column \"b\"\n\nLINE 1: DESCRIBE SELECT b FROM t\n                        ^";
+        let told = "Binder Error: no column \"b\"\n\nLINE 1: SELECT b FROM t\n               ^";
+        assert_eq!(without_describe(said), told);
+        for as_it_is in ["Binder Error: no column \"b\"", "LINE 1: ...where b > 1\n    ^"] {
+            assert_eq!(without_describe(as_it_is), as_it_is);
+        }
     }
 }
