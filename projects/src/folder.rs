@@ -1,5 +1,6 @@
 //! Files of a copy as a temporary folder, for programs in the sandbox, and where such programs are.
 
+use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -42,11 +43,18 @@ pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
 
 /// Every program of that name on the `PATH`, in its order.
 pub(crate) fn all_on_path(name: &str) -> Vec<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
+    programs(&std::env::var_os("PATH").unwrap_or_default(), name)
+}
+
+/// As a shell looks for them: what nobody may execute is passed over.
+fn programs(path: &OsStr, name: &str) -> Vec<PathBuf> {
+    let may_start = |program: &PathBuf| {
+        std::fs::metadata(program).is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+    };
+    std::env::split_paths(path)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(name))
-        .filter(|program| program.is_file())
+        .filter(may_start)
         .collect()
 }
 
@@ -86,6 +94,23 @@ mod tests {
         let is_executable =
             |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o100 != 0;
         assert_eq!((is_executable("bin/run"), is_executable("a.py")), (true, false));
+    }
+
+    #[test]
+    fn given_what_can_not_be_started_on_the_path_when_a_program_is_looked_for_then_the_next_one_is_found() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |folder: &str| place.path().join(folder).join("ruff");
+        for folder in ["text", "none", "program"] {
+            std::fs::create_dir(place.path().join(folder)).unwrap();
+        }
+        std::fs::create_dir_all(at("folder")).unwrap();
+        for folder in ["text", "program"] {
+            std::fs::write(at(folder), "#!/bin/sh\n").unwrap();
+        }
+        std::fs::set_permissions(at("program"), Permissions::from_mode(0o755)).unwrap();
+        let folders = ["text", "none", "folder", "program"].map(|folder| place.path().join(folder));
+        let path = std::env::join_paths(std::iter::once(PathBuf::from("relative")).chain(folders)).unwrap();
+        assert_eq!(programs(&path, "ruff"), [at("program")]);
     }
 
     #[test]

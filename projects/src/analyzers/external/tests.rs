@@ -167,6 +167,18 @@ fn given_a_file_that_is_looked_at_in_its_project_when_tools_are_taken_then_those
 }
 
 #[test]
+fn given_a_project_with_settings_when_tools_look_at_it_then_only_what_builds_it_finds_them() {
+    let settings =
+        ["pyproject.toml", "ty.toml", "staticcheck.conf", ".gitignore", "tsconfig.json", "pyrightconfig.json"];
+    let sources = ["a.py", "web/a.ts", "m.go", "go.mod", "vendor/modules.txt", "src/lib.rs"];
+    let files: Files = settings.iter().chain(&sources).map(|path| ((*path).to_owned(), "x".into())).collect();
+    let read = seen(&files, false);
+    assert!(sources.iter().all(|path| read.contains_key(*path)) && read.contains_key(table::TSCONFIG), "{read:?}");
+    assert!(settings.iter().all(|path| !read.contains_key(*path)), "{read:?}");
+    assert_eq!(seen(&files, true), files, "a build has the project and nothing else");
+}
+
+#[test]
 fn given_files_that_a_linter_does_not_parse_when_its_answer_is_read_then_the_report_says_how_many_it_left_out() {
     let broken = r#"{"filePath":"/tmp/x/a.js","messages":[{"ruleId":null,"fatal":true,"severity":2,"message":"Parsing error","line":1,"column":1}]}"#;
     let clean = r#"{"filePath":"/tmp/x/b.js","messages":[]}"#;
