@@ -35,6 +35,10 @@ const NOT_OURS: &[&str] = &[
     ".ruff_cache",
 ];
 
+/// Longest name, and longest part of one, in bytes, that a file may have on a disk, with room for the folder that it is laid out in.
+const MAX_NAME: usize = 3_840;
+const MAX_PART: usize = 255;
+
 /// Those of version control, which nobody misses in a copy.
 const OF_VERSIONS: &[&str] = &[".git", ".hg", ".svn"];
 
@@ -270,12 +274,15 @@ fn read_archive(path: &Path, progress: &Progress) -> Result<Imported, ProjectErr
 pub fn unpack(source: &str, bytes: &[u8], progress: &Progress) -> Result<Imported, ProjectError> {
     let limits = UnpackLimits { total_bytes: MAX_PROJECT_BYTES, file_bytes: MAX_FILE_BYTES, members: MAX_FILES };
     let mut found = Imported::default();
-    let mut twice = None;
+    let (mut twice, mut unfit) = (None, None);
     unpack_members(source, bytes, limits, |name, content| {
         let ours = is_metadata(name) || !name.split('/').any(|part| NOT_OURS.contains(&part) || part == "__MACOSX");
         match content.filter(|_| ours) {
             Some(file) => {
                 let path = plain(name);
+                if !is_fit(&path) {
+                    unfit = Some(name.to_owned());
+                }
                 if file.is_executable {
                     found.executables.insert(path.clone());
                 }
@@ -287,6 +294,14 @@ pub fn unpack(source: &str, bytes: &[u8], progress: &Progress) -> Result<Importe
             None => found.skipped += 1,
         }
     })?;
+    if let Some(name) = unfit {
+        let shown: String = name.chars().take(120).collect();
+        return Err(ProjectError::refused(
+            "unsafe_entry",
+            format!("{source} has the member {shown:?} of {} bytes, a name that no file can have", name.len()),
+            "pack it under a shorter name",
+        ));
+    }
     if let Some(name) = twice {
         return Err(ProjectError::refused(
             "unsafe_entry",
@@ -306,6 +321,11 @@ pub fn unpack(source: &str, bytes: &[u8], progress: &Progress) -> Result<Importe
     }
     drop(folders);
     finish(found, source, progress)
+}
+
+/// Whether a file may be called so: what analyzes a project lays it out on a disk.
+fn is_fit(path: &str) -> bool {
+    !path.is_empty() && path.len() <= MAX_NAME && path.split('/').all(|part| part.len() <= MAX_PART)
 }
 
 /// Without `.` and empty parts.
