@@ -79,7 +79,14 @@ fn homes_of(program: &Path) -> Vec<PathBuf> {
     // `~/bin` has none, and a home folder is nothing for code of a project.
     let is_prefix = |path: &PathBuf| path.parent().is_some() && path.join("lib").is_dir();
     let target = program.canonicalize().ok();
-    home(program).into_iter().chain(target.as_deref().and_then(home)).filter(is_prefix).collect()
+    let prefixes = home(program).into_iter().chain(target.as_deref().and_then(home)).filter(is_prefix);
+    prefixes.chain(target.as_deref().and_then(packages)).collect()
+}
+
+/// Where the packages of Node lie that a program is one of: those that it needs lie there too, beside it or below another one.
+fn packages(program: &Path) -> Option<PathBuf> {
+    let is_packages = |folder: &&Path| folder.file_name().is_some_and(|name| name == "node_modules");
+    program.ancestors().filter(is_packages).last().map(Path::to_owned)
 }
 
 #[cfg(test)]
@@ -94,6 +101,24 @@ mod tests {
         let is_executable =
             |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o100 != 0;
         assert_eq!((is_executable("bin/run"), is_executable("a.py")), (true, false));
+    }
+
+    #[test]
+    fn given_a_program_among_packages_of_node_when_its_homes_are_asked_for_then_what_it_needs_beside_it_is_in_one() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        for package in ["node_modules/eslint", "global/node_modules/.pnpm/eslint@9/node_modules/eslint"] {
+            let (package, outermost) = (root.join(package), package.split("node_modules").next().unwrap_or_default());
+            let script = package.join("bin/eslint.js");
+            std::fs::create_dir_all(package.join("bin")).unwrap();
+            std::fs::write(&script, "#!/usr/bin/env node\n").unwrap();
+            let link = root.join(outermost).join("node_modules/eslint-link");
+            std::os::unix::fs::symlink(&script, &link).unwrap();
+            for program in [&script, &link] {
+                assert_eq!(homes(program), [root.join(outermost).join("node_modules")], "{program:?}");
+            }
+        }
+        assert_eq!(packages(Path::new("/usr/bin/node")), None);
     }
 
     #[test]

@@ -34,6 +34,8 @@ const MAX_TIME: Duration = Duration::from_secs(120);
 const MAX_AT_ONCE: usize = 3;
 /// Most bytes that one may say.
 const MAX_OUTPUT: usize = 32 << 20;
+/// The rule with which mypy ends when a file does not parse.
+const NOT_PARSED: &str = "  [syntax]\n";
 /// Files that are no source, and without which modules of Go are none.
 const MANIFESTS: [&str; 3] = ["go.mod", "go.sum", "modules.txt"];
 
@@ -369,9 +371,14 @@ fn understood(tool: &Tool, finished: &Finished, place: &str) -> (ToolRun, Vec<Fi
     let found = if is_done { (tool.read)(&said) } else { None };
     let Some(mut found) = found else {
         let told_why = if finished.stderr.is_empty() { &*stdout } else { finished.stderr.as_str() };
-        let why: String = told_why.replace(place, ".").chars().filter(|c| !c.is_control()).take(300).collect();
-        let run = told(tool, "failed", format!("it broke off: {why}"), "run it by hand to see why");
-        return (run, Vec::new());
+        let words: Vec<&str> = told_why.split_whitespace().collect();
+        let why = words.join(" ").replace(place, ".");
+        let why: String = why.chars().filter(|c| !c.is_control()).take(300).collect();
+        let fix = match stdout.contains(NOT_PARSED) {
+            true => "correct the syntax of the files that it names: it checks nothing before",
+            false => "run it by hand to see why",
+        };
+        return (told(tool, "failed", format!("it broke off: {why}"), fix), Vec::new());
     };
     for one in found.iter_mut().filter(|one| one.fix.is_none()) {
         let is_broken = one.rule.ends_with("syntax");
