@@ -40,8 +40,8 @@ pub(super) fn analyze(files: &Files, folder: Option<&Path>) -> (ToolRun, Vec<Fin
     for package in &packages {
         by_name.entry((package.ecosystem, package.name.as_str())).or_default().push(package);
     }
-    let paths = match listed(folder) {
-        Ok(paths) if !paths.is_empty() => paths,
+    let (paths, has_more) = match listed(folder, MAX_ADVISORIES) {
+        Ok((paths, has_more)) if !paths.is_empty() => (paths, has_more),
         other => {
             let why = other.err().map_or("it has no JSON file".to_owned(), |error| error.to_string());
             let fix = "unpack OSV's files of an ecosystem there";
@@ -61,8 +61,16 @@ pub(super) fn analyze(files: &Files, folder: Option<&Path>) -> (ToolRun, Vec<Fin
             }
         }
     }
-    let detail = (unread > 0).then(|| format!("{unread} of {} advisories can't be read", paths.len()));
-    (told("ran", found.len(), detail, None), found)
+    let fix = has_more.then_some("keep the advisories of the ecosystems that you use there, and no others");
+    (told("ran", found.len(), not_read(paths.len(), unread, has_more), fix), found)
+}
+
+/// What is to be said of advisories that did not count.
+fn not_read(read: usize, unread: usize, has_more: bool) -> Option<String> {
+    let damaged = (unread > 0).then(|| format!("{unread} of {read} advisories can't be read"));
+    let beyond = has_more.then(|| format!("{read} advisories of the folder are read, and it has more"));
+    let told: Vec<String> = damaged.into_iter().chain(beyond).collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// What is told when the look-up itself fails.
@@ -74,7 +82,8 @@ pub(super) fn broken_off() -> ToolRun {
     }
 }
 
-fn listed(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// The files of a folder, `most` of them, and whether it has more.
+fn listed(folder: &Path, most: usize) -> std::io::Result<(Vec<PathBuf>, bool)> {
     let mut found = Vec::new();
     let mut open = vec![(folder.to_owned(), 0)];
     while let Some((folder, depth)) = open.pop() {
@@ -84,15 +93,15 @@ fn listed(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
             if kind.is_dir() && depth < MAX_DEPTH {
                 open.push((path, depth + 1));
             } else if kind.is_file() && path.extension().is_some_and(|end| end == "json") {
+                if found.len() >= most {
+                    return Ok((found, true));
+                }
                 found.push(path);
-            }
-            if found.len() >= MAX_ADVISORIES {
-                return Ok(found);
             }
         }
     }
     found.sort();
-    Ok(found)
+    Ok((found, false))
 }
 
 fn read(path: &Path) -> Option<Value> {
@@ -339,6 +348,22 @@ mod tests {
         let expected =
             [("Cargo.lock", Severity::Low), ("bun.lock", Severity::Medium), ("requirements.txt", Severity::High)];
         assert_eq!(seen, expected, "{run:?}");
+    }
+
+    #[test]
+    fn given_more_advisories_than_are_read_when_they_are_listed_then_the_report_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("npm")).unwrap();
+        for file in ["a.json", "b.json", "npm/c.json", "README.md"] {
+            std::fs::write(folder.path().join(file), "{}").unwrap();
+        }
+        for (most, count, has_more) in [(2, 2, true), (3, 3, false), (4, 3, false)] {
+            let (paths, more) = listed(folder.path(), most).unwrap();
+            assert_eq!((paths.len(), more), (count, has_more), "{most}");
+        }
+        assert_eq!(not_read(3, 0, false), None);
+        let told = "1 of 2 advisories can't be read; 2 advisories of the folder are read, and it has more";
+        assert_eq!(not_read(2, 1, true).as_deref(), Some(told));
     }
 
     #[test]
