@@ -2,7 +2,7 @@
 //! fetched: whoever runs this keeps the folder. Without one it is said that nothing was checked.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -51,12 +51,12 @@ pub(super) fn analyze(files: &Files, folder: Option<&Path>) -> (ToolRun, Vec<Fin
             );
         }
     };
-    let mut found = Vec::new();
+    let (mut found, mut told_of) = (Vec::new(), ToldOf::new());
     let mut unread = 0_usize;
     if !by_name.is_empty() {
         for path in &paths {
             match read(path) {
-                Some(advisory) => judge(&advisory, &by_name, &mut found),
+                Some(advisory) => judge(&advisory, &by_name, &mut told_of, &mut found),
                 None => unread += 1,
             }
         }
@@ -111,10 +111,20 @@ fn read(path: &Path) -> Option<Value> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }
 
-fn judge(advisory: &Value, by_name: &HashMap<(&str, &str), Vec<&Package>>, found: &mut Vec<Finding>) {
+/// By file, line, name and version of a package, the names of what is told of it.
+type ToldOf<'p> = HashMap<(&'p str, usize, &'p str, &'p str), HashSet<String>>;
+
+fn judge<'p>(
+    advisory: &Value,
+    by_name: &HashMap<(&str, &str), Vec<&'p Package>>,
+    told_of: &mut ToldOf<'p>,
+    found: &mut Vec<Finding>,
+) {
     if advisory["withdrawn"].is_string() {
         return;
     }
+    let aliases = advisory["aliases"].as_array().into_iter().flatten();
+    let names: Vec<&str> = std::iter::once(&advisory["id"]).chain(aliases).filter_map(Value::as_str).collect();
     let id = advisory["id"].as_str().unwrap_or("an advisory without an id");
     let summary: String = advisory["summary"].as_str().unwrap_or("no summary").chars().take(200).collect();
     let mut seen: Vec<&Package> = Vec::new();
@@ -127,6 +137,14 @@ fn judge(advisory: &Value, by_name: &HashMap<(&str, &str), Vec<&Package>>, found
                 continue;
             }
             seen.push(*package);
+            // Several databases tell of one vulnerability, each under a name of its own that the others know.
+            let place = (package.file.as_str(), package.line, package.name.as_str(), package.version.as_str());
+            let known = told_of.entry(place).or_default();
+            let is_known = names.iter().any(|name| known.contains(*name));
+            known.extend(names.iter().map(|name| (*name).to_owned()));
+            if is_known {
+                continue;
+            }
             let message = format!("{} {} has {id}: {summary}", package.name, package.version);
             let fix = match fixed(affected, &package.version) {
                 Some(version) => format!("take {version} or later"),
@@ -348,6 +366,35 @@ mod tests {
         let expected =
             [("Cargo.lock", Severity::Low), ("bun.lock", Severity::Medium), ("requirements.txt", Severity::High)];
         assert_eq!(seen, expected, "{run:?}");
+    }
+
+    #[test]
+    fn given_one_vulnerability_in_several_databases_when_packages_are_judged_then_each_place_has_it_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |file: &str, id: &str, aliases: &[&str], name: &str| {
+            let advisory = json!({ "id": id, "aliases": aliases, "summary": "bad", "affected": [
+                { "package": { "ecosystem": "PyPI", "name": name }, "ranges": [{ "type": "ECOSYSTEM", "events": [{ "introduced": "0" }] }] },
+            ] });
+            std::fs::write(folder.path().join(file), advisory.to_string()).unwrap();
+        };
+        write("GHSA-1.json", "GHSA-1", &["CVE-1", "PYSEC-1"], "django");
+        write("PYSEC-1.json", "PYSEC-1", &["CVE-1"], "Django");
+        write("CVE-1.json", "CVE-1", &[], "flask");
+        write("PYSEC-2.json", "PYSEC-2", &["CVE-2"], "django");
+        let files = Files::from([
+            ("a/requirements.txt".to_owned(), "django==2.1\nflask==1.0\n".into()),
+            ("b/requirements.txt".to_owned(), "django==2.1\n".into()),
+        ]);
+        let (_, found) = analyze(&files, Some(folder.path()));
+        let name = |one: &Finding| one.message.split(' ').nth(3).unwrap().trim_end_matches(':').to_owned();
+        let mut told: Vec<(&str, usize, String)> =
+            found.iter().map(|one| (one.file.as_str(), one.line, name(one))).collect();
+        told.sort_unstable();
+        let of = |file: &'static str, line, name: &str| (file, line, name.to_owned());
+        let (a, b) = ("a/requirements.txt", "b/requirements.txt");
+        let expected =
+            [of(a, 1, "GHSA-1"), of(a, 1, "PYSEC-2"), of(a, 2, "CVE-1"), of(b, 1, "GHSA-1"), of(b, 1, "PYSEC-2")];
+        assert_eq!(told, expected);
     }
 
     #[test]
