@@ -9183,7 +9183,7 @@ export interface operations {
             query?: {
                 /** @description The namespace; `default` when left out. */
                 namespace?: string | null;
-                /** @description The earlier analysis; the last but one when left out. */
+                /** @description The earlier analysis; the one before the later when left out. */
                 from?: string | null;
                 /** @description The later analysis; the last when left out. */
                 to?: string | null;

@@ -59,7 +59,7 @@ struct ReportQuery {
 struct TrendQuery {
     /// The namespace; `default` when left out.
     namespace: Option<String>,
-    /// The earlier analysis; the last but one when left out.
+    /// The earlier analysis; the one before the later when left out.
     from: Option<String>,
     /// The later analysis; the last when left out.
     to: Option<String>,
@@ -263,16 +263,17 @@ async fn trend(
     Query(query): Query<TrendQuery>,
 ) -> Result<Reply<TrendView>, ApiError> {
     let row = project(&state, query.namespace.as_deref(), &text).await?;
-    let mut newest = done(&state, &row).await?.into_iter();
-    let (last, before) = (newest.next(), newest.next());
+    let all = done(&state, &row).await?;
     let to = match &query.to {
         Some(to) => named(&state, &row, to).await?,
-        None => last.clone().ok_or_else(|| not_analyzed(&text))?,
+        None => all.first().cloned().ok_or_else(|| not_analyzed(&text))?,
     };
     let from = match &query.from {
         Some(from) => named(&state, &row, from).await?,
-        // With one analysis nothing changed.
-        None => before.or(last).ok_or_else(|| not_analyzed(&text))?,
+        // The one before it. Since the first nothing changed.
+        None => {
+            all.into_iter().skip_while(|one| one.analysis_id != to.analysis_id).nth(1).unwrap_or_else(|| to.clone())
+        }
     };
     let found = report::trend(&read_report(&state, &row, &from).await?, &read_report(&state, &row, &to).await?);
     Ok(Reply(TrendView {

@@ -114,6 +114,7 @@ async fn patch_of(
         Some(base) => copies.tree(base).await?,
         None => now.clone(),
     };
-    let patch = patch::patch(&copies.files(&base).await?, &copies.files(&now).await?);
+    let (before, after) = copies.changed(&base, &now).await?;
+    let patch = patch::patch(&before, &after);
     Ok(([(CONTENT_TYPE, "text/x-patch")], patch).into_response())
 }
