@@ -42,20 +42,22 @@ export function JobDetail({ id, onStatus }: { id: string; onStatus: (job: JobVie
 				onClose={() => setAsked(false)}
 				title={`Cancel the training ${job.name}?`}
 				close="Let it go on"
+				actions={
+					<Button
+						tone="danger"
+						onClick={() => {
+							setAsked(false);
+							void cancel();
+						}}
+					>
+						Cancel the training
+					</Button>
+				}
 			>
-				<p className="mb-3">
+				<p>
 					It is at step {number(job.step)} of {number(job.max_steps)}. A training that is cancelled makes no version and
 					can't go on later: another one begins at its first step.
 				</p>
-				<Button
-					tone="danger"
-					onClick={() => {
-						setAsked(false);
-						void cancel();
-					}}
-				>
-					Cancel the training
-				</Button>
 			</Dialog>
 			<p className="font-mono text-soft text-xs">{id}</p>
 			<progress className="my-1 w-full" max={job.max_steps || 1} value={job.step} aria-label="steps done" />

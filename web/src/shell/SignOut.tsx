@@ -54,7 +54,24 @@ export function SignOut({ onProblem }: { onProblem: (problem: string | null) => 
 			<IconButton label={`Sign out ${name ?? ""}`.trim()} disabled={busy} onClick={() => void ask()}>
 				<LogOut size={16} aria-hidden />
 			</IconButton>
-			<Dialog open={lost !== null} onClose={() => setLost(null)} title="Sign out?" close="Stay signed in">
+			<Dialog
+				open={lost !== null}
+				onClose={() => setLost(null)}
+				title="Sign out?"
+				close="Stay signed in"
+				actions={
+					<>
+						{lost && lost.canvases.length > 0 && (
+							<Button tone="accent" disabled={busy} onClick={() => void saveAll(lost)}>
+								Save and sign out
+							</Button>
+						)}
+						<Button tone="danger" disabled={busy} onClick={() => void attempt(leave, setProblem)}>
+							Discard them
+						</Button>
+					</>
+				}
+			>
 				{lost && (
 					<div className="space-y-3">
 						{lost.canvases.length > 0 && <p>The server does not have these canvases as they are in this browser:</p>}
@@ -72,16 +89,6 @@ export function SignOut({ onProblem }: { onProblem: (problem: string | null) => 
 						{lost.unreadable > 0 && <p>What else it keeps can't be read back: {lost.unreadable} in all.</p>}
 						<p>Whoever uses this browser next must not see them: when you sign out, nothing of them stays here.</p>
 						<Alert>{problem}</Alert>
-						<div className="flex flex-wrap gap-2">
-							{lost.canvases.length > 0 && (
-								<Button tone="accent" disabled={busy} onClick={() => void saveAll(lost)}>
-									Save on the server and sign out
-								</Button>
-							)}
-							<Button tone="danger" disabled={busy} onClick={() => void attempt(leave, setProblem)}>
-								Sign out without saving
-							</Button>
-						</div>
 					</div>
 				)}
 			</Dialog>

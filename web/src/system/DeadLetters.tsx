@@ -7,8 +7,6 @@ import type { Items } from "@/api/shapes";
 import { Alert, Button, Dialog, Empty, Loading, Panel, Status } from "@/ui";
 import { anyCut, LETTERS, placeOf } from "./letters";
 
-type What = "redrive" | "drop";
-
 /** What could not be handled, and what may become of it: sent again, or marked as needing nothing. */
 export function DeadLetters() {
 	const [limit, setLimit] = useState<number>(LETTERS.first);
@@ -23,7 +21,7 @@ export function DeadLetters() {
 		() => [...(data?.items ?? [])].reverse().sort((a, b) => Number(b.status === "open") - Number(a.status === "open")),
 		[data],
 	);
-	const act = async (id: string, what: What) => {
+	const act = async (id: string, what: "redrive" | "drop") => {
 		setAsked(null);
 		try {
 			await call(`/dlq/${encodeURIComponent(id)}/${what}`, { method: "POST", body: {} });
@@ -68,14 +66,31 @@ export function DeadLetters() {
 					{limit < LETTERS.most && <Button onClick={() => setLimit(LETTERS.most)}>Show older ones</Button>}
 				</div>
 			)}
-			<Dialog open={asked !== null} onClose={() => setAsked(null)} title="Drop this record?" close="Keep it">
-				{asked && <BeforeItGoes letter={asked} onAct={(what) => void act(asked.id, what)} />}
+			<Dialog
+				open={asked !== null}
+				onClose={() => setAsked(null)}
+				title="Drop this record?"
+				close="Keep it"
+				actions={
+					asked && (
+						<>
+							<Button tone="accent" onClick={() => void act(asked.id, "redrive")}>
+								Redrive
+							</Button>
+							<Button tone="danger" onClick={() => void act(asked.id, "drop")}>
+								Drop
+							</Button>
+						</>
+					)
+				}
+			>
+				{asked && <BeforeItGoes letter={asked} />}
 			</Dialog>
 		</Panel>
 	);
 }
 
-function BeforeItGoes({ letter, onAct }: { letter: DeadLetterEntry; onAct: (what: What) => void }) {
+function BeforeItGoes({ letter }: { letter: DeadLetterEntry }) {
 	return (
 		<div className="space-y-3">
 			<p className="break-words">
@@ -86,14 +101,6 @@ function BeforeItGoes({ letter, onAct }: { letter: DeadLetterEntry; onAct: (what
 				Nothing will handle it then: it is marked as needing nothing, and this page can't take that back. <i>Redrive</i>{" "}
 				sends its original bytes to the topic again, which helps once the reason is mended.
 			</p>
-			<div className="flex flex-wrap gap-2">
-				<Button tone="accent" onClick={() => onAct("redrive")}>
-					Redrive
-				</Button>
-				<Button tone="danger" onClick={() => onAct("drop")}>
-					Drop
-				</Button>
-			</div>
 		</div>
 	);
 }

@@ -142,6 +142,7 @@ export function Dialog({
 	title,
 	wide,
 	close = "Close",
+	actions,
 	children,
 }: {
 	open: boolean;
@@ -150,6 +151,8 @@ export function Dialog({
 	wide?: boolean;
 	/** What the button says that only closes it. */
 	close?: string;
+	/** What else may be done, in front of that button. */
+	actions?: ReactNode;
 	children: ReactNode;
 }) {
 	return (
@@ -166,9 +169,12 @@ export function Dialog({
 				>
 					<RadixDialog.Title className="mb-3 break-words font-semibold text-base">{title}</RadixDialog.Title>
 					{children}
-					<RadixDialog.Close asChild>
-						<Button className="mt-4">{close}</Button>
-					</RadixDialog.Close>
+					<div className="mt-4 flex flex-wrap gap-2">
+						{actions}
+						<RadixDialog.Close asChild>
+							<Button>{close}</Button>
+						</RadixDialog.Close>
+					</div>
 				</RadixDialog.Content>
 			</RadixDialog.Portal>
 		</RadixDialog.Root>
