@@ -83,6 +83,18 @@ test("given the canvas on the screen, then it counts as it is there, once, and o
 	expect([await names("ann"), await names("bob")]).toEqual([["drawn", 0], [0]]);
 });
 
+test("given canvases that another one took the place of, then each is asked about as it was last, once", async () => {
+	serving({});
+	const { replace, edit } = useCanvas.getState();
+	useCanvas.setState({ history: begin(canvas("first")), owner: "ann" });
+	edit((now) => ({ ...now, name: "first, changed" }));
+	replace(canvas("second"));
+	replace(emptyCanvas());
+	expect(await names("ann")).toEqual(["first, changed", "second", 0]);
+	useCanvas.getState().undo();
+	expect(await names("ann")).toEqual(["second", "first, changed", 0]);
+});
+
 test.each<[string, Partial<CanvasDocument>, string[]]>([
 	["as it is saved", {}, []],
 	["shown since, which gave its nodes a size", { nodes: [{ ...note("plan"), width: 198, height: 124 }] }, []],
@@ -102,11 +114,16 @@ test("given a server that does not answer, then all is asked about", async () =>
 
 test("given canvases that are saved before somebody leaves, then none is saved over another one", async () => {
 	const saved = serving({ plan: canvas("theirs") });
+	const here = canvas("On the screen");
+	useCanvas.setState({ history: begin(here), owner: "ann" });
+	await saveUnder(reopened(here));
+	expect(useCanvas.getState().history.present.kept).toBe("on-the-screen");
 	await saveUnder(reopened(canvas("A new one")));
 	await saveUnder(reopened(canvas("?!")));
 	await saveUnder(reopened(canvas("mine", { kept: "plan" })));
 	await saveUnder({ ...reopened(canvas("mine", { kept: "plan" })), revisions: { "default/plan": 7 } });
 	expect(saved).toEqual([
+		{ path: "on-the-screen", revision: 0 },
 		{ path: "a-new-one", revision: 0 },
 		{ path: "canvas", revision: 0 },
 		{ path: "plan-2", revision: 0 },

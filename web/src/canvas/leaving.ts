@@ -4,6 +4,7 @@ import type { CanvasDocument } from "./document";
 import { sharedCanvas } from "./exchange";
 import { drawn, idFrom, isOvertaken, keyOf, look, save, saveCopy } from "./kept";
 import { named } from "./names";
+import { sheetOf } from "./ran";
 import { type Reopened, savedBy } from "./saved";
 import { useCanvas } from "./store";
 
@@ -16,9 +17,9 @@ const NAMELESS = "canvas";
 /** What of the owner's canvases, in whatever tab, the server does not have as it is here. */
 export async function unsavedBy(owner: string): Promise<Unsaved> {
 	const here = onScreen(owner);
-	const { canvases, unreadable } = savedBy(owner, here !== null);
+	const { canvases, unreadable } = savedBy(owner, here.length > 0);
 	const seen = new Set<string>();
-	const all = [...(here ? [here] : []), ...canvases].filter(({ document }) => {
+	const all = [...here, ...canvases].filter(({ document }) => {
 		const text = drawing(document);
 		const isNew = document.nodes.length > 0 && !seen.has(text);
 		seen.add(text);
@@ -32,18 +33,27 @@ export async function unsavedBy(owner: string): Promise<Unsaved> {
 export async function saveUnder({ document, revisions }: Reopened): Promise<void> {
 	const id = document.kept ?? (idFrom(document.name) || NAMELESS);
 	const revision = document.kept === undefined ? 0 : (revisions[keyOf(document.namespace, id)] ?? 0);
-	try {
-		await save(document, id, revision);
-	} catch (error) {
-		if (!isOvertaken(error)) throw error;
-		await saveCopy(document, id);
-	}
+	const entry = await save(document, id, revision).catch((error) => {
+		if (isOvertaken(error)) return saveCopy(document, id);
+		throw error;
+	});
+	// Whoever stays after all goes on with what is saved now.
+	const { history, keptAs } = useCanvas.getState();
+	if (history.present === document) keptAs(entry);
 }
 
-/** The canvas on the screen, or that the page would show again: it may be newer than what the browser keeps. */
-function onScreen(whose: string): Reopened | null {
+/**
+ * The canvas on the screen, or that the page would show again, which may be newer than what the browser keeps; behind it those whose
+ * place it took, which only undo and redo still lead to. None where somebody else's is there.
+ */
+function onScreen(whose: string): Reopened[] {
 	const { owner, history, runOf, runBefore, chains, revisions } = useCanvas.getState();
-	return owner === whose ? { document: history.present, runs: runOf, before: runBefore, chains, revisions } : null;
+	if (owner !== whose) return [];
+	const { past, present, future } = history;
+	const sheets = new Map([...past, ...future].map((document) => [sheetOf(document), document]));
+	sheets.delete(sheetOf(present));
+	const rest = [...sheets.values()].map((document) => ({ document, runs: {}, before: {}, chains: {}, revisions }));
+	return [{ document: present, runs: runOf, before: runBefore, chains, revisions }, ...rest];
 }
 
 async function isOnServer({ document }: Reopened): Promise<boolean> {

@@ -112,8 +112,8 @@ export function Runs() {
 								<span className="block truncate">{run.task}</span>
 								<span className="flex items-center gap-2 text-soft text-xs">
 									<Status of={run.status} />
-									<span className="min-w-0 truncate">{whoRan(run)}</span>
-									<span className="shrink-0">{count(run.steps, "step")}</span>
+									<span className="-mr-1 min-w-0 truncate">{whoRan(run)}</span>
+									<span className="shrink-0">· {count(run.steps, "step")}</span>
 									<time className="ml-auto shrink-0 tabular-nums" dateTime={run.created_at}>
 										{moment(run.created_at)}
 									</time>

@@ -8,6 +8,8 @@ let channel: BroadcastChannel | null = null;
 
 /** Hears what happens in other tabs, never what this one has told; the returned function ends it. */
 export function hearOtherTabs(listen: (news: News) => void): () => void {
+	// A browser without it leaves each tab to find out by itself, with its next request.
+	if (typeof BroadcastChannel === "undefined") return () => {};
 	const opened = new BroadcastChannel(CHANNEL);
 	opened.onmessage = ({ data }: MessageEvent<News>) => listen(data);
 	channel = opened;

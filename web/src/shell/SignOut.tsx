@@ -67,7 +67,7 @@ export function SignOut({ onProblem }: { onProblem: (problem: string | null) => 
 							</Button>
 						)}
 						<Button tone="danger" disabled={busy} onClick={() => void attempt(leave, setProblem)}>
-							Discard them
+							{lost && lost.canvases.length + lost.unreadable > 0 ? "Discard them" : "Sign out"}
 						</Button>
 					</>
 				}
