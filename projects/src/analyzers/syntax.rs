@@ -155,19 +155,23 @@ fn duplicate(
     }
 }
 
+/// The kind of a statement, or of the expression that it is made of.
+fn inner_kind(node: Node<'_>) -> &str {
+    match node.kind() {
+        "expression_statement" => node.named_child(0).map_or("", |inner| inner.kind()),
+        kind => kind,
+    }
+}
+
 /// The first statement behind one that leaves the block.
 fn unreachable(path: &str, block: Node<'_>, found: &mut Vec<Finding>) {
     let statements: Vec<Node<'_>> = named(block).into_iter().filter(|node| !node.kind().contains("comment")).collect();
     for (number, pair) in statements.windows(2).enumerate() {
         // `#[cfg(…)] return`: it leaves in some builds.
         let is_conditional = number > 0 && statements[number - 1].kind() == "attribute_item";
-        let inner = |node: Node<'_>| match node.kind() {
-            "expression_statement" => node.named_child(0).map_or("", |inner| inner.kind()),
-            kind => kind,
-        };
         let leaves = |node: Node<'_>| {
             matches!(
-                inner(node),
+                inner_kind(node),
                 "return_statement"
                     | "raise_statement"
                     | "break_statement"
@@ -183,7 +187,7 @@ fn unreachable(path: &str, block: Node<'_>, found: &mut Vec<Finding>) {
             || pair[1].kind().ends_with("_item")
             || pair[1].kind().contains("label");
         // It makes a generator of a function of Python, wherever it stands.
-        let is_yield = inner(pair[1]) == "yield";
+        let is_yield = inner_kind(pair[1]) == "yield";
         if leaves(pair[0]) && !is_item && !is_yield && !is_conditional {
             let rule = (TOOL, "unreachable-code", Severity::Medium);
             found.push(Finding::new(
