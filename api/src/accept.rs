@@ -35,8 +35,14 @@ fn key_parts<'k>(namespace: &'k Namespace, key: &'k str) -> [&'k str; 3] {
     ["idempotency-key", namespace.as_str(), key]
 }
 
+/// 409 for a key that stands for something else.
 pub(crate) fn key_conflict(key: &str, what: &str) -> ApiError {
-    ApiError::conflict("idempotency_key_reused", format!("the idempotency key {key:?} was used for another {what}"))
+    key_taken(&format!("the idempotency key {key:?}"), what)
+}
+
+/// The same where only what follows from the key is at hand.
+pub(crate) fn key_taken(key: &str, what: &str) -> ApiError {
+    ApiError::conflict("idempotency_key_reused", format!("{key} was used for another {what}"))
         .hint("use a new key for a new request, and the same key only to repeat the very same one")
 }
 

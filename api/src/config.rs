@@ -1,5 +1,6 @@
 //! What an operator decides about the API. Read from the environment by the command line, never here.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -72,6 +73,30 @@ pub struct ApiConfig {
     pub agent_temperature: f64,
     /// Tokens of a conversation's window; 0 is the default of memory.
     pub memory_window_tokens: usize,
+    /// Variables that were meant for settings and are none.
+    pub misspelt: Vec<Misspelt>,
+}
+
+/// A variable that is no setting, and the setting that it was most likely meant for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misspelt {
+    /// The variable.
+    pub name: String,
+    /// The setting.
+    pub meant: String,
+}
+
+impl fmt::Display for Misspelt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is no setting and is not read: did you mean {}?", self.name, self.meant)
+    }
+}
+
+impl Misspelt {
+    /// All of them in one text.
+    pub fn told(all: &[Misspelt]) -> String {
+        all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// [`ApiConfig`], shared.

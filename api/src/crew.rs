@@ -24,6 +24,7 @@ use riverrun_workers::runtime::{self, InHand, RuntimeConfig, Worker, WorkerHandl
 use riverrun_workers::tracer::{Tracer, TracingService};
 use riverrun_workers::trainer::Trainer;
 use riverrun_workers::tree_builder::TreeBuilder;
+use riverrun_workers::tuner::Tuner;
 use riverrun_workers::turns::Turns;
 use tokio_util::sync::CancellationToken;
 
@@ -149,18 +150,23 @@ impl<'a> Crew<'a> {
         })
     }
 
-    /// Indexers, and who makes collections anew: with another model, or from the log.
+    /// Indexers, who makes collections anew, with another model or from the log, and who tunes their searches.
+    /// Without blobs nobody does: judgements and what is learned from them are there.
     pub(crate) fn indexers(
         &self,
         sql: &Sql,
         vectors: &Arc<dyn VectorStore>,
         keywords: &Arc<dyn KeywordIndex>,
-        gaps: &Gaps,
+        (blobs, gaps): (Option<&Arc<dyn BlobStore>>, &Gaps),
     ) -> Vec<WorkerHandle> {
         let (models, turns) = (self.models(), Turns::across(sql.clone()));
         let mut workers = self.many(|| Indexer::new(vectors.clone(), keywords.clone()).with_turns(turns.clone()));
         let reembedder = Reembedder::new(vectors.clone(), models.clone(), turns.clone());
         workers.push(self.one(reembedder, self.runtime()));
+        if let Some(blobs) = blobs {
+            let tuner = Tuner::new(vectors.clone(), keywords.clone(), models.clone(), blobs.clone());
+            workers.push(self.one(tuner, self.runtime()));
+        }
         let rebuilder =
             Rebuilder::new(vectors.clone(), keywords.clone(), models, (turns, gaps.clone()), self.stop.clone());
         let tries = RuntimeConfig { max_attempts: rebuilder::MAX_ATTEMPTS, ..self.runtime() };
@@ -292,10 +298,10 @@ impl Crew<'_> {
         })
     }
 
-    /// `indexers` over the database and the index.
+    /// `indexers` over the database and the index, with the bucket where one is set.
     pub async fn start_indexers(&self) -> Result<Vec<WorkerHandle>, StackError> {
         let (Index { sql, vectors, keywords, gaps }, _) = open_index(self.config).await?;
-        Ok(self.indexers(&sql, &vectors, &keywords, &gaps))
+        Ok(self.indexers(&sql, &vectors, &keywords, (self.bucket().await?.as_ref(), &gaps)))
     }
 
     /// `agents` over all stores but the warehouse.

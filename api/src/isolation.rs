@@ -1,9 +1,9 @@
 //! Whoever names a namespace sees nothing of another: also where an id alone would do.
 //!
-//! Runs, chains, ingests, removals, re-embeddings and rebuilds are found by their ids, which no one guesses. With `?namespace=` a caller says where it must be; what is
+//! Runs, chains, ingests, removals, re-embeddings, tunings and rebuilds are found by their ids, which no one guesses. With `?namespace=` a caller says where it must be; what is
 //! elsewhere is then as unknown as what never was. Whoever comes with a token that is bound to namespaces says so without
 //! the parameter, too. It is checked here, in front of every route below `/runs/{id}`, `/chains/{id}`, `/ingest/{id}`,
-//! `/deletions/{id}`, `/reembeddings/{id}` and `/rebuilds/{id}` and their WebSockets, those to come included, and for every id in path and query alike.
+//! `/deletions/{id}`, `/reembeddings/{id}`, `/tunings/{id}` and `/rebuilds/{id}` and their WebSockets, those to come included, and for every id in path and query alike.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
 use riverrun_schemas::{ChainId, IngestId, Namespace, RunId};
-use riverrun_stores::read_models::{deletions, rebuilds, reembeddings};
+use riverrun_stores::read_models::{deletions, rebuilds, reembeddings, tunings};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, Paths};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -25,12 +25,14 @@ use crate::hub::{unknown_ingest, unknown_run};
 use crate::routes::deletions::unknown_deletion;
 use crate::routes::rebuilds::unknown_rebuild;
 use crate::routes::reembeddings::unknown_reembedding;
+use crate::routes::tunings::unknown_tuning;
 use crate::state::AppState;
 use crate::submit::Checks;
 
 const PARAMETER: &str = "namespace";
 /// Below these, an id says what is meant.
-const PLACES: [&str; 6] = ["/runs/", "/chains/", "/ingest/", "/deletions/", "/reembeddings/", "/rebuilds/"];
+const PLACES: [&str; 7] =
+    ["/runs/", "/chains/", "/ingest/", "/deletions/", "/reembeddings/", "/tunings/", "/rebuilds/"];
 
 /// Answers 404 for what is in another namespace than the one named; hands on everything else, without the parameter.
 pub(crate) async fn check(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
@@ -100,6 +102,9 @@ async fn must_be_in(state: &AppState, namespaces: &[Namespace], text: &str) -> R
     }
     if reembeddings::reembedding(sql, ingest_id).await?.is_some_and(|view| elsewhere(view.namespace.as_str())) {
         return Err(unknown_reembedding(ingest_id));
+    }
+    if tunings::tuning(sql, ingest_id).await?.is_some_and(|view| elsewhere(view.namespace.as_str())) {
+        return Err(unknown_tuning(ingest_id));
     }
     if rebuilds::rebuild(sql, ingest_id).await?.is_some_and(|view| elsewhere(view.namespace.as_str())) {
         return Err(unknown_rebuild(ingest_id));

@@ -8,6 +8,7 @@
 
 pub mod accept;
 pub mod access;
+mod adapters;
 mod answer_cache;
 mod blob_sweeps;
 mod broker_figures;

@@ -7,7 +7,7 @@ use riverrun_schemas::memory::{MemoryEvent, MemoryForgotten, TurnRecorded, TurnR
 use riverrun_schemas::{ForgetId, Session, SessionName, TurnId, now_ms};
 use riverrun_stores::read_models::{ReceiptView, Timestamp, TurnView, memory_queries as read};
 
-use crate::accept::COMPONENT;
+use crate::accept::{COMPONENT, key_taken};
 use crate::error::ApiError;
 use crate::state::AppState;
 use crate::submit::{Checks, one_of};
@@ -103,8 +103,7 @@ fn same_turn(known: TurnView, role: TurnRole, text: &str) -> Result<TurnView, Ap
     if known.role == role.as_str() && known.text == text {
         return Ok(known);
     }
-    Err(ApiError::conflict("idempotency_key_reused", "the idempotency key was used for another turn")
-        .hint("use a new key for a new request, and the same key only to repeat the very same one"))
+    Err(key_taken("the idempotency key", "turn"))
 }
 
 /// Forgets a memory, or the whole conversation, and tells what is gone from each index.

@@ -14,6 +14,7 @@ use riverrun_workers::tracer::{self, TracingService, TracingState, TracingStatus
 
 use crate::access::caller;
 use crate::broker_figures;
+use crate::config::Misspelt;
 use crate::state::{AppState, Core, worker_trouble};
 use crate::wire::ServiceView;
 
@@ -24,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub async fn all(state: &AppState) -> Vec<ServiceView> {
     let (mut rows, mut models) = tokio::join!(own(state), models::rows(state.core().models()));
     rows.append(&mut models);
+    rows.extend(settings(state.core()));
     rows.extend(tools(state.core()));
     rows.push(cache(state.core()).await);
     rows.push(tracing_service(state.core().tracing()).await);
@@ -101,6 +103,7 @@ fn streams(state: &AppState) -> ServiceView {
 pub async fn light(core: &Core) -> Vec<ServiceView> {
     let mut rows = vec![built_in_schemas()];
     rows.extend(models::rows(core.models()).await);
+    rows.extend(settings(core));
     rows.extend(tools(core));
     rows.push(cache(core).await);
     rows.push(tracing_service(core.tracing()).await);
@@ -122,6 +125,14 @@ async fn cache(core: &Core) -> ServiceView {
         }
     };
     ServiceView { address, version: version.or_else(|| row.version.clone()), ..row }
+}
+
+/// Variables that were meant for settings, where there are some: what they should set is not set.
+fn settings(core: &Core) -> Option<ServiceView> {
+    let misspelt = &core.config().misspelt;
+    let fix = "rename or unset them (environment or .env), and start again";
+    (!misspelt.is_empty())
+        .then(|| ServiceView::missing("settings", "environment", false, Misspelt::told(misspelt), fix))
 }
 
 /// The tools file, each entry of it that can't be used, and each MCP server that did not start.

@@ -20,10 +20,11 @@ use riverrun_stores::warehouse::RemoteConfig;
 use riverrun_workers::ledger::Ledger;
 use riverrun_workers::runtime::{RuntimeConfig, WorkerHandle, WorkerState, group_of};
 use riverrun_workers::tracer::{self, TracingState};
-use riverrun_workers::{rebuilder, trainer};
+use riverrun_workers::{rebuilder, trainer, tuner};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::adapters::StoredAdapters;
 use crate::crew::Crew;
 use crate::documents::StoredDocuments;
 use crate::hub::Hub;
@@ -54,11 +55,12 @@ const READY_POLL: Duration = Duration::from_millis(2);
 pub const DOCUMENTS: &str = "documents";
 /// The workers that commit offsets and that every cluster has, each with the topic that it commits on. The projector keeps its own
 /// offsets beside its rows.
-const COMMITTING: [(&str, Topic); 12] = [
+const COMMITTING: [(&str, Topic); 13] = [
     ("ingester", Topic::IngestCommands),
     ("reembedder", Topic::IngestCommands),
     (rebuilder::NAME, Topic::IngestCommands),
     ("tree-builder", Topic::IngestCommands),
+    (tuner::NAME, Topic::IngestCommands),
     ("analyzer", Topic::ProjectsCommands),
     ("embedder", Topic::IngestChunks),
     ("indexer", Topic::IngestEmbeddings),
@@ -340,6 +342,7 @@ fn retriever(config: &StackConfig, stores: &Stores, models: Arc<dyn LanguageMode
         .with_cache(config.core.cache().clone())
         .with_gaps(stores.gaps.clone())
         .with_texts(Arc::new(stored_documents(stores)), config.core.config().rag_context_bytes)
+        .with_adapters(Arc::new(StoredAdapters::new(stores.sql.clone(), stores.blobs.clone())))
 }
 
 fn stored_documents(stores: &Stores) -> StoredDocuments {
@@ -402,7 +405,7 @@ fn spawn_workers(
     workers.extend(crew.ingesters(&stores.blobs, stores.loader.as_ref()));
     workers.extend(crew.analyzers(&stores.blobs));
     workers.extend(crew.embedders(Some(&stores.blobs), Some(&stores.vectors)));
-    workers.extend(crew.indexers(&stores.sql, &stores.vectors, &stores.keywords, &stores.gaps));
+    workers.extend(crew.indexers(&stores.sql, &stores.vectors, &stores.keywords, (Some(&stores.blobs), &stores.gaps)));
     workers.extend(crew.agents(toolbox, memory, &stores.blobs));
     workers.extend(crew.trainers(&stores.blobs));
     if crew.tracing().is_on() {

@@ -66,12 +66,14 @@ fn given_the_commands_of_the_specification_when_they_are_parsed_then_each_is_und
         "ingest ./docs -c notes --type text",
         "ingest ./docs -c notes --chunk-size 200 --chunk-overlap 20 --chunk-unit tokens",
         "collections reembed notes --model m --namespace team",
+        "collections tune notes --qrels q --queries t --namespace team",
+        "collections tune notes --off",
         "ingest https://h/ --depth 2 --include *.html --exclude old/** --sitemap",
         "ingest riverrun.documents -t kafka --follow",
         "stream consume --collection notes --idle-timeout 5",
         "stream produce hello --topic notes",
         "collections",
-        "rag eval --qrels q --queries t -c notes --config sparse --at-least 0.5",
+        "rag eval --qrels q --queries t -c notes --config sparse --at-least 0.5 --untuned",
         "collections rm notes --namespace team",
         "collections check notes",
         "collections check notes --repair",
@@ -136,5 +138,28 @@ fn given_the_commands_of_the_specification_when_they_are_parsed_then_each_is_und
     ] {
         let words = std::iter::once("riverrun").chain(line.split_whitespace());
         assert!(Cli::try_parse_from(words).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn given_numbers_that_nothing_can_be_done_with_when_they_are_parsed_then_the_option_is_named() {
+    for (line, option) in [
+        ("chat hi --timeout 0", "--timeout"),
+        ("runs watch run_x --after=-1", "--after"),
+        ("chaos run --event 0", "--event"),
+        ("chaos run --calls 0", "--calls"),
+        ("chaos load --runs 0", "--runs"),
+        ("chaos load --workers 0", "--workers"),
+        ("rag eval --qrels q --queries q --at-least NaN", "--at-least"),
+        ("rag eval --qrels q --queries q --at-least 1.5", "--at-least"),
+        ("rag eval --qrels q --queries q --at-least=-1", "--at-least"),
+        ("tokens create ann --scope read --per-minute 0", "--per-minute"),
+        ("tokens create ann --scope read --days 0", "--days"),
+        ("worker embedder --concurrency 0", "--concurrency"),
+        ("worker embedder --health-port 0 --hangs-after 0", "--hangs-after"),
+    ] {
+        let words = std::iter::once("riverrun").chain(line.split_whitespace());
+        let error = Cli::try_parse_from(words).expect_err(line).to_string();
+        assert!(error.contains("invalid value") && error.contains(option), "{line}: {error}");
     }
 }

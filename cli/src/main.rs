@@ -8,6 +8,7 @@ mod client;
 mod commands;
 mod error;
 mod host;
+mod judged;
 mod lock;
 mod open_files;
 mod output;
@@ -30,12 +31,13 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use riverrun_agents::tools::sandbox;
+use riverrun_api::config::Misspelt;
 use riverrun_knowledge::sources::{self, ISOLATED_COMMAND};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
 use crate::error::{CliError, Exit};
-use crate::output::{Output, tell_error};
+use crate::output::{Output, tell, tell_error};
 use crate::settings::Settings;
 
 fn main() -> ExitCode {
@@ -85,6 +87,7 @@ fn run(cli: Cli) -> Result<(), CliError> {
     })?;
     let settings = Settings::load(&folder)?;
     start_logging(&settings, &cli)?;
+    tell_misspelt(&settings, &cli.command);
     if let Err(error) = open_files::raise() {
         tracing::warn!(%error, "the limit on open files stays as it is; raise it with ulimit -n");
     }
@@ -101,8 +104,23 @@ fn run(cli: Cli) -> Result<(), CliError> {
 /// What libraries say of their inside; what concerns us they also return as errors.
 const QUIET: &str = "rdkafka=off,librdkafka=off,qdrant_edge=error,sqlx=warn,tantivy=warn,hyper_util=warn,rustls=warn,rustls_platform_verifier=warn";
 
+fn is_server(command: &Command) -> bool {
+    matches!(command, Command::Serve(_) | Command::Worker(_))
+}
+
+/// Says once which variables were meant for settings and are not read. It is no failure: a later version may read them.
+fn tell_misspelt(settings: &Settings, command: &Command) {
+    let misspelt = &settings.api.misspelt;
+    if misspelt.is_empty() {
+        return;
+    }
+    let text = Misspelt::told(misspelt);
+    // A server's stderr is its log, which may be read line by line; people at a terminal are shown no log.
+    if is_server(command) { tracing::warn!("{text}") } else { tell(&format!("warning: {text}")) }
+}
+
 fn start_logging(settings: &Settings, cli: &Cli) -> Result<(), CliError> {
-    let server = matches!(cli.command, Command::Serve(_) | Command::Worker(_));
+    let server = is_server(&cli.command);
     let usual = match (cli.verbose, server) {
         // People at a terminal are told of failures alone, not of a slow query.
         (0, false) => "error,rdkafka=off,librdkafka=off".to_owned(),

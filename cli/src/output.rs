@@ -141,7 +141,7 @@ fn visible(text: &str) -> String {
         let is_hidden = match c {
             '\n' | '\t' => false,
             '\r' => rest.peek() != Some(&'\n'),
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
             c => c.is_control(),
         };
         shown.push(if is_hidden { '\u{fffd}' } else { c });
@@ -182,7 +182,7 @@ mod tests {
             ("-a = 1\r\n+a = 2\n\tb", "-a = 1\r\n+a = 2\n\tb"),
             ("+evil()\r # fine", "+evil()\u{fffd} # fine"),
             ("a\u{1b}[2K\u{8}b\u{9b}c", "a\u{fffd}[2K\u{fffd}b\u{fffd}c"),
-            ("x\u{202e}y\u{2066}é", "x\u{fffd}y\u{fffd}é"),
+            ("x\u{202e}y\u{2066}é\u{61c}", "x\u{fffd}y\u{fffd}é\u{fffd}"),
         ] {
             assert_eq!(visible(text), expected, "{text:?}");
         }

@@ -5,7 +5,7 @@ use clap::Args;
 /// Which page of a list.
 #[derive(Debug, Args)]
 pub struct PageArgs {
-    /// Most entries of a page, 500 at most; 50 when left out
+    /// Most entries of a page, 1 to 500; 50 when left out
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
     /// Where the list goes on: `next_cursor` of the page before

@@ -18,10 +18,11 @@ pub(crate) fn secure_listener(
     text: &dyn Fn(&str) -> Option<String>,
     folder: &Path,
 ) -> Result<Option<SecureListener>, CliError> {
-    let Some(listen) = text(LISTEN) else { return Ok(None) };
+    let [listen, advertised, certificate, key, users] = [LISTEN, ADVERTISED, CERTIFICATE, KEY, USERS].map(text);
+    let Some(listen) = listen else { return Ok(None) };
     let listen: SocketAddr =
         listen.parse().map_err(|_| wrong(LISTEN, &listen, "an address and port such as 0.0.0.0:9093"))?;
-    let advertised = match text(ADVERTISED) {
+    let advertised = match advertised {
         Some(advertised) => {
             let split =
                 advertised.rsplit_once(':').and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
@@ -37,8 +38,8 @@ pub(crate) fn secure_listener(
         }
         None => None,
     };
-    let file = |name| text(name).map(|file| folder.join(file));
-    let tls = match (file(CERTIFICATE), file(KEY)) {
+    let file = |named: Option<String>| named.map(|file| folder.join(file));
+    let tls = match (file(certificate), file(key)) {
         (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
         (None, None) => None,
         (Some(given), None) => {
@@ -56,7 +57,7 @@ pub(crate) fn secure_listener(
             ));
         }
     };
-    let users_file = file(USERS);
+    let users_file = file(users);
     if tls.is_none() && users_file.is_none() {
         return Err(wrong(
             LISTEN,

@@ -1,7 +1,8 @@
 //! Every setting, read once from the environment and from `.env` in the working folder (the environment wins). Nothing
 //! else in the program reads either.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ use crate::error::{CliError, Exit};
 use crate::secure_broker::secure_listener;
 
 mod files;
+mod misspelt;
 mod projects;
 mod registry;
 mod servers;
@@ -48,6 +50,8 @@ const AWS: [&str; 6] = [
     "AWS_BEARER_TOKEN_BEDROCK",
 ];
 const KAFKA_BROKERS: &str = "RIVERRUN_KAFKA_BROKERS";
+/// What the client itself calls them. Handed through, they would win over ours, and a broker would be hosted that no client talks to.
+const CLIENTS_BROKERS: [&str; 2] = ["RIVERRUN_KAFKA_BOOTSTRAP_SERVERS", "RIVERRUN_KAFKA_METADATA_BROKER_LIST"];
 
 /// All settings.
 #[derive(Debug, Clone)]
@@ -113,8 +117,13 @@ impl Settings {
     pub fn load(folder: &Path) -> Result<Self, CliError> {
         let mut values = read_dotenv(&folder.join(".env"))?;
         values.extend(std::env::vars().filter(|(name, _)| is_ours(name)));
+        let given = values.iter().filter(|(_, value)| !value.trim().is_empty());
+        let names: Vec<String> = given.map(|(name, _)| name.clone()).collect();
         files::read(&mut values, folder)?;
-        Self::from_values(&Values(values), folder)
+        let values = Values::new(values);
+        let mut settings = Self::from_values(&values, folder)?;
+        settings.api.misspelt = misspelt::find(names.iter().map(String::as_str), &values.asked.borrow());
+        Ok(settings)
     }
 
     fn from_values(values: &Values, folder: &Path) -> Result<Self, CliError> {
@@ -127,7 +136,7 @@ impl Settings {
             })?,
             None => Tokens::default(),
         };
-        let models = ModelSettings::from_env(&|name| values.0.get(name).cloned())
+        let models = ModelSettings::from_env(&|name| values.get(name).cloned())
             .map_err(|error| CliError::new(Exit::Usage, error.to_string()).hint(fix(&error.name)))?;
         let (chunk_size, chunk_overlap, chunk_unit) = chunking(values)?;
         let mut allowed_hosts = values.list("RIVERRUN_API_ALLOWED_HOSTS");
@@ -183,6 +192,7 @@ impl Settings {
                     DEFAULT_WINDOW_TOKENS,
                     64..=MAX_WINDOW_TOKENS,
                 )?,
+                misspelt: Vec::new(), // known when all was asked for
             },
             agent_max_runs: values.number("RIVERRUN_AGENT_MAX_RUNS", 32, 1..=10_000)?,
             ingest_limits: Limits {
@@ -195,13 +205,13 @@ impl Settings {
             },
             source_secrets: SourceSecrets::new(
                 values
-                    .0
+                    .given
                     .iter()
                     .filter(|(name, _)| name.starts_with(SECRET_PREFIX))
                     .map(|(k, v)| (k.clone(), v.clone())),
             ),
             models,
-            tracing: TracingSettings::from_values(&values.0),
+            tracing: TracingSettings::from_values(values.with(&TracingSettings::NAMES)),
             log_filter: values.text("RIVERRUN_LOG"),
             log_json: match values.text("RIVERRUN_LOG_FORMAT").as_deref() {
                 None | Some("text") => false,
@@ -209,7 +219,7 @@ impl Settings {
                 Some(other) => return Err(wrong("RIVERRUN_LOG_FORMAT", other, "text or json")),
             },
             api_host,
-            shown: shown(&values.0),
+            shown: shown(&values.given),
         })
     }
 
@@ -287,12 +297,32 @@ pub(crate) fn read_dotenv(path: &Path) -> Result<BTreeMap<String, String>, CliEr
         .collect()
 }
 
-struct Values(BTreeMap<String, String>);
+/// What was given, and which settings there are: those that are asked for. Whoever reads a setting asks for it whatever else is set, so
+/// that the names of all are known after every start, and stand in no list beside.
+struct Values {
+    given: BTreeMap<String, String>,
+    asked: RefCell<BTreeSet<String>>,
+}
 
 impl Values {
+    fn new(given: BTreeMap<String, String>) -> Self {
+        Self { given, asked: RefCell::default() }
+    }
+
+    fn get(&self, name: &str) -> Option<&String> {
+        self.asked.borrow_mut().insert(name.to_owned());
+        self.given.get(name)
+    }
+
+    /// All that was given, for a reader of these settings.
+    fn with(&self, names: &[&str]) -> &BTreeMap<String, String> {
+        self.asked.borrow_mut().extend(names.iter().map(|name| (*name).to_owned()));
+        &self.given
+    }
+
     /// Empty counts as unset.
     fn text(&self, name: &str) -> Option<String> {
-        self.0.get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+        self.get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 
     fn list(&self, name: &str) -> Vec<String> {
@@ -313,17 +343,27 @@ impl Values {
 
     fn kafka_extra(&self) -> Result<BTreeMap<String, String>, CliError> {
         let extra: BTreeMap<String, String> = self
-            .0
+            .given
             .iter()
             .filter(|(name, value)| name.as_str() != KAFKA_BROKERS && !value.is_empty())
             .filter_map(|(name, value)| {
                 Some((name.strip_prefix(KAFKA_PREFIX)?.to_lowercase().replace('_', "."), value.clone()))
             })
             .collect();
+        if let Some(name) = CLIENTS_BROKERS.into_iter().find(|name| self.text(name).is_some()) {
+            let message = format!("setting {name} is what the Kafka client calls {KAFKA_BROKERS}");
+            return Err(CliError::new(Exit::Usage, message)
+                .hint(format!("set {KAFKA_BROKERS} instead of it (environment or .env)")));
+        }
         if let Some((property, reason)) = refused_setting(&extra) {
             let name = format!("{KAFKA_PREFIX}{}", property.to_uppercase().replace('.', "_"));
             let message = format!("setting {name} is none that the Kafka client takes as {property:?}: {reason}");
-            return Err(CliError::new(Exit::Usage, message).hint(fix(&name)));
+            let brokers = [KAFKA_BROKERS, CLIENTS_BROKERS[0], CLIENTS_BROKERS[1]].map(str::to_owned);
+            let meant = match misspelt::nearest(&name, &brokers.into()) {
+                Some(_) => format!("did you mean {KAFKA_BROKERS}? else "),
+                None => String::new(),
+            };
+            return Err(CliError::new(Exit::Usage, message).hint(format!("{meant}{}", fix(&name))));
         }
         Ok(extra)
     }

@@ -33,6 +33,7 @@ pub(crate) fn bounds<C: ConsumerContext + 'static>(
 }
 
 /// Asks again while the partition has no leader, at most about `limit`; blocks.
+#[expect(clippy::disallowed_methods, reason = "the client blocks as well: callers are on threads of their own")]
 fn until_led<T>(limit: Duration, mut ask: impl FnMut() -> Result<T, KafkaError>) -> Result<T, KafkaError> {
     let since = Instant::now();
     loop {

@@ -169,12 +169,33 @@ impl CopyStore {
     /// # Errors
     /// When one can't be read.
     pub async fn files(&self, tree: &Tree) -> Result<Files, ProjectError> {
-        let pack = self.blobs.get(&tree.pack).await?;
+        self.read(tree, tree.entries.iter().collect()).await
+    }
+
+    /// The files that have other contents in two states of a copy, as they were and as they are: no others are read.
+    ///
+    /// # Errors
+    /// When one can't be read.
+    pub async fn changed(&self, before: &Tree, after: &Tree) -> Result<(Files, Files), ProjectError> {
+        let were = self.read(before, others(before, after)).await?;
+        let are = self.read(after, others(after, before)).await?;
+        Ok((were, are))
+    }
+
+    async fn read(&self, tree: &Tree, wanted: Vec<(&String, &Entry)>) -> Result<Files, ProjectError> {
+        let mut pack = None;
         let mut files = Files::new();
-        for (path, entry) in &tree.entries {
-            let content = match &entry.blob {
-                Some(blob) => self.blobs.get(blob).await?,
-                None => slice(&pack, entry),
+        for (path, entry) in wanted {
+            let content = if let Some(blob) = &entry.blob {
+                self.blobs.get(blob).await?
+            } else {
+                let whole = match pack.take() {
+                    Some(whole) => whole,
+                    None => self.blobs.get(&tree.pack).await?,
+                };
+                let part = slice(&whole, entry);
+                pack = Some(whole);
+                part
             };
             files.insert(path.clone(), checked(path, entry, content)?);
         }
@@ -188,6 +209,13 @@ impl CopyStore {
     pub async fn put(&self, content: Bytes) -> Result<BlobRef, ProjectError> {
         Ok(self.blobs.put_bytes(content, PACK).await?)
     }
+}
+
+/// The files of a state whose contents are not those of another one, which has them, too.
+fn others<'t>(these: &'t Tree, others: &Tree) -> Vec<(&'t String, &'t Entry)> {
+    let is_other =
+        |path: &String, entry: &Entry| others.entries.get(path).is_some_and(|other| other.sha256 != entry.sha256);
+    these.entries.iter().filter(|(path, entry)| is_other(path, entry)).collect()
 }
 
 fn slice(pack: &Bytes, entry: &Entry) -> Bytes {
@@ -227,5 +255,23 @@ mod tests {
         assert_eq!(serde_json::from_str::<Tree>(&text).unwrap(), tree);
         let of_earlier = text.replace(",\"is_executable\":true", "");
         assert!(serde_json::from_str::<Tree>(&of_earlier).unwrap().executables().is_empty());
+    }
+
+    #[test]
+    fn given_two_states_of_a_copy_when_they_are_compared_then_only_files_of_both_with_other_contents_are_named() {
+        let pack = BlobRef { sha256: "a".into(), size_bytes: 1, media_type: PACK.into() };
+        let of = |files: &[(&str, &str)]| Tree {
+            pack: pack.clone(),
+            entries: files
+                .iter()
+                .map(|(path, sha256)| ((*path).to_owned(), Entry { sha256: (*sha256).to_owned(), ..entry(false) }))
+                .collect(),
+        };
+        let (before, after) = (of(&[("a", "1"), ("b", "1"), ("c", "1")]), of(&[("a", "1"), ("b", "2"), ("d", "1")]));
+        let named = |these: &Tree, those: &Tree| {
+            others(these, those).into_iter().map(|(path, entry)| format!("{path}{}", entry.sha256)).collect::<Vec<_>>()
+        };
+        assert_eq!((named(&before, &after), named(&after, &before)), (vec!["b1".to_owned()], vec!["b2".to_owned()]));
+        assert!(named(&after, &after).is_empty());
     }
 }

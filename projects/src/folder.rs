@@ -1,5 +1,6 @@
 //! Files of a copy as a temporary folder, for programs in the sandbox, and where such programs are.
 
+use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -42,11 +43,18 @@ pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
 
 /// Every program of that name on the `PATH`, in its order.
 pub(crate) fn all_on_path(name: &str) -> Vec<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
+    programs(&std::env::var_os("PATH").unwrap_or_default(), name)
+}
+
+/// As a shell looks for them: what nobody may execute is passed over.
+fn programs(path: &OsStr, name: &str) -> Vec<PathBuf> {
+    let may_start = |program: &PathBuf| {
+        std::fs::metadata(program).is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+    };
+    std::env::split_paths(path)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(name))
-        .filter(|program| program.is_file())
+        .filter(may_start)
         .collect()
 }
 
@@ -71,7 +79,14 @@ fn homes_of(program: &Path) -> Vec<PathBuf> {
     // `~/bin` has none, and a home folder is nothing for code of a project.
     let is_prefix = |path: &PathBuf| path.parent().is_some() && path.join("lib").is_dir();
     let target = program.canonicalize().ok();
-    home(program).into_iter().chain(target.as_deref().and_then(home)).filter(is_prefix).collect()
+    let prefixes = home(program).into_iter().chain(target.as_deref().and_then(home)).filter(is_prefix);
+    prefixes.chain(target.as_deref().and_then(packages)).collect()
+}
+
+/// Where the packages of Node lie that a program is one of: those that it needs lie there too, beside it or below another one.
+fn packages(program: &Path) -> Option<PathBuf> {
+    let is_packages = |folder: &&Path| folder.file_name().is_some_and(|name| name == "node_modules");
+    program.ancestors().filter(is_packages).last().map(Path::to_owned)
 }
 
 #[cfg(test)]
@@ -86,6 +101,41 @@ mod tests {
         let is_executable =
             |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o100 != 0;
         assert_eq!((is_executable("bin/run"), is_executable("a.py")), (true, false));
+    }
+
+    #[test]
+    fn given_a_program_among_packages_of_node_when_its_homes_are_asked_for_then_what_it_needs_beside_it_is_in_one() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        for package in ["node_modules/eslint", "global/node_modules/.pnpm/eslint@9/node_modules/eslint"] {
+            let (package, outermost) = (root.join(package), package.split("node_modules").next().unwrap_or_default());
+            let script = package.join("bin/eslint.js");
+            std::fs::create_dir_all(package.join("bin")).unwrap();
+            std::fs::write(&script, "#!/usr/bin/env node\n").unwrap();
+            let link = root.join(outermost).join("node_modules/eslint-link");
+            std::os::unix::fs::symlink(&script, &link).unwrap();
+            for program in [&script, &link] {
+                assert_eq!(homes(program), [root.join(outermost).join("node_modules")], "{program:?}");
+            }
+        }
+        assert_eq!(packages(Path::new("/usr/bin/node")), None);
+    }
+
+    #[test]
+    fn given_what_can_not_be_started_on_the_path_when_a_program_is_looked_for_then_the_next_one_is_found() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |folder: &str| place.path().join(folder).join("ruff");
+        for folder in ["text", "none", "program"] {
+            std::fs::create_dir(place.path().join(folder)).unwrap();
+        }
+        std::fs::create_dir_all(at("folder")).unwrap();
+        for folder in ["text", "program"] {
+            std::fs::write(at(folder), "#!/bin/sh\n").unwrap();
+        }
+        std::fs::set_permissions(at("program"), Permissions::from_mode(0o755)).unwrap();
+        let folders = ["text", "none", "folder", "program"].map(|folder| place.path().join(folder));
+        let path = std::env::join_paths(std::iter::once(PathBuf::from("relative")).chain(folders)).unwrap();
+        assert_eq!(programs(&path, "ruff"), [at("program")]);
     }
 
     #[test]

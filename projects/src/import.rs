@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use ignore::WalkBuilder;
 use riverrun_knowledge::sources::{
-    Fault, GitAddress, Place, SourceError, UnpackLimits, clone_repository, place, read_regular, unpack_members,
+    Fault, GitAddress, IgnoreRules, Place, SourceError, UnpackLimits, clone_repository, place, read_regular,
+    unpack_members,
 };
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_log::blobs::sha256_hex;
@@ -33,6 +34,10 @@ const NOT_OURS: &[&str] = &[
     ".mypy_cache",
     ".ruff_cache",
 ];
+
+/// Longest name, and longest part of one, in bytes, that a file may have on a disk, with room for the folder that it is laid out in.
+const MAX_NAME: usize = 3_840;
+const MAX_PART: usize = 255;
 
 /// Those of version control, which nobody misses in a copy.
 const OF_VERSIONS: &[&str] = &[".git", ".hg", ".svn"];
@@ -170,14 +175,16 @@ fn read_folder(root: &Path, progress: &Progress) -> Result<Imported, ProjectErro
     let mut total = 0;
     let left_out = Arc::new(AtomicUsize::new(0));
     let counted = left_out.clone();
+    let rules = IgnoreRules::default();
+    let asked = rules.clone();
     let walk = WalkBuilder::new(root)
-        .hidden(false)
-        .git_global(false)
-        .parents(false)
-        .require_git(false)
+        .standard_filters(false)
         .follow_links(false)
         .sort_by_file_name(std::cmp::Ord::cmp)
         .filter_entry(move |entry| {
+            if asked.leave_out(entry) {
+                return false;
+            }
             let is_among = |names: &[&str]| names.iter().any(|name| entry.file_name() == *name);
             let is_ours = entry.depth() == 0 || !is_among(NOT_OURS);
             // Somebody's own sources may be in a folder of such a name.
@@ -210,6 +217,9 @@ fn read_folder(root: &Path, progress: &Progress) -> Result<Imported, ProjectErro
         }
         found.files.insert(name.to_owned(), content.into());
         progress.step();
+    }
+    if let Some(failure) = rules.failure() {
+        return Err(failure.into());
     }
     found.skipped += left_out.load(Ordering::Relaxed);
     for (name, path, size) in metadata(root) {
@@ -264,12 +274,15 @@ fn read_archive(path: &Path, progress: &Progress) -> Result<Imported, ProjectErr
 pub fn unpack(source: &str, bytes: &[u8], progress: &Progress) -> Result<Imported, ProjectError> {
     let limits = UnpackLimits { total_bytes: MAX_PROJECT_BYTES, file_bytes: MAX_FILE_BYTES, members: MAX_FILES };
     let mut found = Imported::default();
-    let mut twice = None;
+    let (mut twice, mut unfit) = (None, None);
     unpack_members(source, bytes, limits, |name, content| {
         let ours = is_metadata(name) || !name.split('/').any(|part| NOT_OURS.contains(&part) || part == "__MACOSX");
         match content.filter(|_| ours) {
             Some(file) => {
                 let path = plain(name);
+                if !is_fit(&path) {
+                    unfit = Some(name.to_owned());
+                }
                 if file.is_executable {
                     found.executables.insert(path.clone());
                 }
@@ -281,6 +294,14 @@ pub fn unpack(source: &str, bytes: &[u8], progress: &Progress) -> Result<Importe
             None => found.skipped += 1,
         }
     })?;
+    if let Some(name) = unfit {
+        let shown: String = name.chars().take(120).collect();
+        return Err(ProjectError::refused(
+            "unsafe_entry",
+            format!("{source} has the member {shown:?} of {} bytes, a name that no file can have", name.len()),
+            "pack it under a shorter name",
+        ));
+    }
     if let Some(name) = twice {
         return Err(ProjectError::refused(
             "unsafe_entry",
@@ -300,6 +321,11 @@ pub fn unpack(source: &str, bytes: &[u8], progress: &Progress) -> Result<Importe
     }
     drop(folders);
     finish(found, source, progress)
+}
+
+/// Whether a file may be called so: what analyzes a project lays it out on a disk.
+fn is_fit(path: &str) -> bool {
+    !path.is_empty() && path.len() <= MAX_NAME && path.split('/').all(|part| part.len() <= MAX_PART)
 }
 
 /// Without `.` and empty parts.
@@ -360,5 +386,23 @@ mod tests {
         let found = read(&root.display().to_string(), None, &Progress::default()).await.unwrap();
         assert_eq!(found.files.keys().collect::<Vec<_>>(), [".gitignore", "a.py", "lib/e.py"]);
         assert_eq!(found.skipped, 2, "target and venv");
+    }
+
+    #[tokio::test]
+    async fn given_rules_that_are_a_pipe_or_a_link_when_a_folder_is_imported_then_it_ends_and_they_are_counted() {
+        let place = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(place.path()).unwrap();
+        fs::create_dir(root.join("sub")).unwrap();
+        fs::write(root.join("a.py"), "x = 1\n").unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(root.join(".ignore")).status().unwrap().success());
+        symlink("/dev/zero", root.join("sub/.gitignore")).unwrap();
+        let source = root.display().to_string();
+        let found = read(&source, None, &Progress::default()).await.unwrap();
+        assert_eq!(found.files.keys().collect::<Vec<_>>(), ["a.py"]);
+        assert_eq!(found.skipped, 2, "the pipe and the link");
+        fs::write(root.join(".gitignore"), "#".repeat((1 << 20) + 1)).unwrap();
+        let failure = read(&source, None, &Progress::default()).await.unwrap_err().failure();
+        assert_eq!(failure.code, "limit_exceeded");
+        assert!(failure.message.contains(".gitignore has more than 1048576 bytes of rules"), "{failure:?}");
     }
 }

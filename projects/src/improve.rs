@@ -14,7 +14,7 @@ use crate::definitions::names_with_members;
 use crate::error::ProjectError;
 use crate::evidence::left;
 use crate::finding::Finding;
-use crate::language::Language;
+use crate::language::{Language, named};
 use crate::masks::Masks;
 use crate::patch::unified;
 use crate::settings::ProjectSettings;
@@ -224,14 +224,26 @@ fn check(task: &Task, before: &FileText, content: &[u8], answer: &str) -> Result
         if is_broken(&after) && !is_broken(content) {
             return Err("the rewrite does not parse".to_owned());
         }
-        let mut lost = lost(language, content, &after);
-        lost.retain(|name| !task.may_remove.contains(name));
+        let gone = lost(language, content, &after);
+        let lost: Vec<&str> = gone.iter().filter(|name| !task.may_remove.contains(name)).map(String::as_str).collect();
         if !lost.is_empty() {
             return Err(format!("the rewrite loses public names: {}", lost.join(", ")));
         }
+        // A script has no names that would be missed, and no findings where it has no code.
+        if gone.is_empty() && has_code(language, content) && !has_code(language, &after) {
+            return Err("the rewrite leaves no code".to_owned());
+        }
+    } else if text.trim().is_empty() {
+        return Err("the rewrite leaves nothing of the file".to_owned());
     }
     let diff = unified(&task.file, &before.text, &text);
     Ok((after, masks.redact(&diff).into_owned()))
+}
+
+/// Whether a text has more than comments.
+fn has_code(language: Language, text: &[u8]) -> bool {
+    let tree = language.parse(text);
+    tree.is_some_and(|tree| named(tree.root_node()).iter().any(|node| !node.kind().contains("comment")))
 }
 
 /// The public names that a rewrite loses: of what goes with all of its members only the name.
@@ -399,6 +411,25 @@ mod tests {
             asked[0].content.contains("between ```` lines") && asked[1].content.ends_with("```\n````"),
             "{asked:?}"
         );
+    }
+
+    #[test]
+    fn given_rewrites_that_leave_no_code_when_they_are_checked_then_they_are_refused_unless_names_were_to_go() {
+        for (file, before, after, why) in [
+            ("a.py", "import os\nprint(1)\n", "", "the rewrite leaves no code"),
+            ("a.py", "import os\nprint(1)\n", "# nothing\n\n", "the rewrite leaves no code"),
+            ("a.js", "run();\n", "/* gone */\n// gone\n", "the rewrite leaves no code"),
+            ("a.rs", "fn f() {}\n", "// gone\n/* gone */\n", "the rewrite leaves no code"),
+            ("a.md", "# A\n", "\n\n", "the rewrite leaves nothing of the file"),
+        ] {
+            assert_eq!(checked_in(file, before, &format!("```\n{after}```\n")).unwrap_err(), why, "{file} {after:?}");
+        }
+        let comment = checked("# one\n", "```\n# two\n```\n").unwrap();
+        assert_eq!(comment, "# two\n", "there was none before");
+        let task = Task { file: "a.py".into(), may_remove: vec!["f".to_owned()], ..Task::default() };
+        let before = b"def f(): pass\n";
+        let text = FileText::read(before).unwrap();
+        assert!(check(&task, &text, before, "```\n# gone\n```\n").is_ok(), "it was asked for");
     }
 
     #[test]

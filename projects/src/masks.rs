@@ -2,6 +2,7 @@
 //! in its answer, and one word for all in what is stored and shown.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use crate::analyzers::secrets_in;
 use crate::copy::Files;
@@ -13,12 +14,15 @@ const SHOWN: &str = "[secret]";
 const MARK: &str = "MASKED_SECRET_";
 /// A line of a longer secret that is masked on its own, in bytes.
 const MIN_LINE: usize = 8;
+/// First bytes by which words are found.
+const HEAD: usize = 8;
 
 /// The secrets of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Masks {
-    /// Longest first: one may be a part of another.
-    secrets: Vec<String>,
+    secrets: Words,
+    /// The same line by line.
+    lines: Words,
     mark: String,
 }
 
@@ -30,7 +34,7 @@ impl Masks {
         while lower.contains(&mark.to_ascii_lowercase()) {
             mark.insert(0, 'X');
         }
-        Self { secrets: longest_first(secrets_in(path, text).into_iter()), mark }
+        Self::named(secrets_in(path, text), mark)
     }
 
     /// Those of all files, for what a program says of them.
@@ -39,12 +43,18 @@ impl Masks {
         let found: Vec<String> = texts
             .flat_map(|(path, text)| secrets_in(path, &text).into_iter().map(str::to_owned).collect::<Vec<_>>())
             .collect();
-        Self { secrets: longest_first(found.iter().map(String::as_str)), mark: MARK.to_owned() }
+        Self::named(found.iter().map(String::as_str).collect(), MARK.to_owned())
+    }
+
+    fn named(secrets: Vec<&str>, mark: String) -> Self {
+        let lines = secrets.iter().flat_map(|secret| secret.lines()).map(str::trim);
+        let lines = Words::longest_first(lines.filter(|line| line.len() >= MIN_LINE));
+        Self { secrets: Words::longest_first(secrets.into_iter()), lines, mark }
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.secrets.len()
+        self.secrets.all.len()
     }
 
     /// What the words for a model begin with.
@@ -59,20 +69,18 @@ impl Masks {
 
     /// A text with the secrets in the places of their words; `None` when a word is not as it was.
     pub fn restore(&self, text: &str) -> Option<String> {
-        let words: Vec<String> = (0..self.secrets.len()).map(|number| self.word(number)).collect();
-        let (restored, count) = replaced(text, &words, |number| self.secrets[number].clone());
+        let words = Words::of((0..self.count()).map(|number| self.word(number)).collect());
+        let (restored, count) = replaced(text, &words, |number| self.secrets.all[number].clone());
         let begun = text.to_ascii_lowercase().matches(&self.mark.to_ascii_lowercase()).count();
-        (words.is_empty() || begun == count).then_some(restored)
+        (words.all.is_empty() || begun == count).then_some(restored)
     }
 
     /// A text that shows no secret, and no line of a longer one.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if self.secrets.is_empty() {
+        if self.secrets.all.is_empty() {
             return Cow::Borrowed(text);
         }
-        let lines = self.secrets.iter().flat_map(|secret| secret.lines()).map(str::trim);
-        let parts = longest_first(lines.filter(|line| line.len() >= MIN_LINE));
-        Cow::Owned(replaced(text, &parts, |_| SHOWN.to_owned()).0)
+        Cow::Owned(replaced(text, &self.lines, |_| SHOWN.to_owned()).0)
     }
 
     fn word(&self, number: usize) -> String {
@@ -80,21 +88,53 @@ impl Masks {
     }
 }
 
-fn longest_first<'s>(secrets: impl Iterator<Item = &'s str>) -> Vec<String> {
-    let mut all: Vec<String> = secrets.map(str::to_owned).collect();
-    all.sort_by(|a, b| (b.len(), a).cmp(&(a.len(), b)));
-    all.dedup();
-    all
+/// Words that a text is looked through for: of those that begin at a place the first counts. There may be very many, as in a file with
+/// the passwords of all users, and a report has thousands of texts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Words {
+    all: Vec<String>,
+    by_head: HashMap<[u8; HEAD], Vec<usize>>,
+    /// Those that are shorter than a head.
+    short: Vec<usize>,
+}
+
+impl Words {
+    fn of(all: Vec<String>) -> Self {
+        let mut by_head: HashMap<[u8; HEAD], Vec<usize>> = HashMap::new();
+        let mut short = Vec::new();
+        for (number, word) in all.iter().enumerate() {
+            match word.as_bytes().first_chunk::<HEAD>() {
+                Some(head) => by_head.entry(*head).or_default().push(number),
+                None => short.push(number),
+            }
+        }
+        Self { all, by_head, short }
+    }
+
+    /// One may be a part of another.
+    fn longest_first<'s>(words: impl Iterator<Item = &'s str>) -> Self {
+        let mut all: Vec<String> = words.map(str::to_owned).collect();
+        all.sort_by(|a, b| (b.len(), a).cmp(&(a.len(), b)));
+        all.dedup();
+        Self::of(all)
+    }
+
+    /// The number of the word with which a text begins.
+    fn at(&self, text: &str) -> Option<usize> {
+        let of_head = text.as_bytes().first_chunk::<HEAD>().and_then(|head| self.by_head.get(head));
+        let numbers = of_head.into_iter().flatten().chain(&self.short);
+        numbers.copied().filter(|number| text.starts_with(self.all[*number].as_str())).min()
+    }
 }
 
 /// A text with other words in the places of some, in one pass, and how many places there were.
-fn replaced(text: &str, words: &[String], with: impl Fn(usize) -> String) -> (String, usize) {
+fn replaced(text: &str, words: &Words, with: impl Fn(usize) -> String) -> (String, usize) {
     let mut out = String::with_capacity(text.len());
     let (mut rest, mut count) = (text, 0);
     while let Some(c) = rest.chars().next() {
-        if let Some(number) = words.iter().position(|word| rest.starts_with(word.as_str())) {
+        if let Some(number) = words.at(rest) {
             out.push_str(&with(number));
-            rest = &rest[words[number].len()..];
+            rest = &rest[words.all[number].len()..];
             count += 1;
         } else {
             out.push(c);
@@ -176,6 +216,33 @@ mod tests {
     fn given_words_of_a_key_without_one_when_a_file_is_read_then_code_is_not_taken_for_a_secret() {
         let text = "if key.startswith('-----BEGIN PRIVATE KEY-----'):\n    return load_private_key_of(key)\nprint('-----END PRIVATE KEY-----')\n";
         assert_eq!(Masks::of("a.py", text).count(), 0);
+    }
+
+    #[test]
+    fn given_words_that_begin_alike_when_a_text_is_looked_through_then_the_first_of_those_that_stand_there_counts() {
+        let words = Words::longest_first(["secret", "password1", "password12", "pass", "password", "é€é€"].into_iter());
+        let put = |number: usize| format!("<{}>", words.all[number]);
+        for (text, expected) in [
+            ("password123", "<password12>3"),
+            ("passwords pas pass", "<password>s pas <pass>"),
+            ("secre secret", "secre <secret>"),
+            ("é€é€é", "<é€é€>é"),
+            ("", ""),
+        ] {
+            assert_eq!(replaced(text, &words, put).0, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn given_a_file_with_very_many_secrets_when_many_texts_are_redacted_then_each_is_compared_with_few_of_them() {
+        let number = |number: usize| format!("{:08x}", number.wrapping_mul(0x9e37_79b1) & 0xffff_ffff);
+        let file: String = (0..20_000).map(|one| format!("password = '{}'\n", number(one))).collect();
+        let masks = Masks::of("a.py", &file);
+        assert_eq!(masks.count(), 20_000);
+        for one in 0..4_000 {
+            let told = format!("a name is imported and nothing in the file uses it: '{}'", number(one));
+            assert_eq!(masks.redact(&told), told.replace(&number(one), SHOWN));
+        }
     }
 
     #[test]

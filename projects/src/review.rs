@@ -138,33 +138,93 @@ fn close_gap(words: &mut String, rest: &str) {
     }
 }
 
-/// The words with [`NO_PLACE`] for each `file:line` of source code that is nowhere in the copy.
+/// The words with [`NO_PLACE`] for each place in source code that the copy does not have.
 fn without_made_up_places(text: &str, files: &Files) -> String {
-    text.split_inclusive(char::is_whitespace)
-        .map(|piece| {
-            let is_start = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '/');
-            let place =
-                piece.trim_start_matches(|c: char| !is_start(c)).trim_end_matches(|c: char| !c.is_alphanumeric());
-            match is_made_up(place, files) {
-                true => piece.replacen(place, NO_PLACE, 1),
-                false => piece.to_owned(),
-            }
-        })
-        .collect()
+    let mut out = String::with_capacity(text.len());
+    let mut done = 0;
+    for (at, _) in text.match_indices([':', '#']) {
+        // The column of a place, or within one that went.
+        let Some(place) = place(text, at).filter(|place| place.start >= done) else { continue };
+        if !place.is_in(files) {
+            out.push_str(&text[done..place.start]);
+            out.push_str(NO_PLACE);
+            // What closes a name stays, as what opens it does.
+            out.push_str(&text[place.start + place.name.len()..at]);
+            done = place.end;
+        }
+    }
+    out.push_str(&text[done..]);
+    out
 }
 
-fn is_made_up(place: &str, files: &Files) -> bool {
-    let Some((file, rest)) = place.split_once(':') else { return false };
-    let digits = rest.find(|c: char| !c.is_ascii_digit()).map_or(rest, |end| &rest[..end]);
-    let Ok(number) = digits.parse::<usize>() else { return false };
-    if Language::of(file).is_none() {
-        return false;
+/// A place that a text names: `file:3`, `file:3-5`, `file:3:14` or `file#L3`, where the file may be within marks.
+struct PlaceInText<'t> {
+    /// The words up to the end of the file's name.
+    words: &'t str,
+    /// The file's name, as far as it is surely one.
+    name: &'t str,
+    start: usize,
+    end: usize,
+    lines: [usize; 2],
+}
+
+/// The place whose lines a mark at that byte begins.
+fn place(text: &str, at: usize) -> Option<PlaceInText<'_>> {
+    let (length, lines) = lines_named(&text[at..])?;
+    let word = text[..at].rsplit(char::is_whitespace).next()?;
+    let words = word.trim_end_matches(['`', '*', '"', '\'', ')', ']']);
+    let is_start = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '/');
+    let name = words.rsplit(|c: char| !is_of_name(c)).next()?.trim_start_matches(|c: char| !is_start(c));
+    // What an address of the web leads to is no claim about the copy.
+    let is_source = !words.contains("://") && Language::of(name).is_some();
+    let start = at - (word.len() - words.len()) - name.len();
+    is_source.then_some(PlaceInText { words, name, start, end: at + length, lines })
+}
+
+/// `:3`, `:3-5`, `:3:14` or `#L3` at the beginning of a text: its length, and the first and the last line. A number that is too large
+/// for one is no line of any file.
+fn lines_named(text: &str) -> Option<(usize, [usize; 2])> {
+    let number = |text: &str| {
+        let bare = text.strip_prefix('L').unwrap_or(text);
+        let digits = bare.len() - bare.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let length = text.len() - bare.len() + digits;
+        (digits > 0).then(|| (length, bare[..digits].parse().unwrap_or(usize::MAX)))
+    };
+    let begun = text.strip_prefix(':').or_else(|| text.strip_prefix('#').filter(|rest| rest.starts_with('L')))?;
+    let (length, first) = number(begun)?;
+    let rest = &begun[length..];
+    let more = |signs: &[char]| {
+        let behind = rest.strip_prefix(signs)?;
+        number(behind).map(|(more, number)| (1 + length + (rest.len() - behind.len()) + more, number))
+    };
+    Some(match (more(&['-', '–']), more(&[':'])) {
+        (Some((length, last)), _) => (length, [first, last]),
+        (None, Some((length, _))) => (length, [first, first]),
+        (None, None) => (1 + length, [first, first]),
+    })
+}
+
+/// Whether a character in front of a name makes it the end of a longer one.
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '@' | '+' | '~')
+}
+
+impl PlaceInText<'_> {
+    fn is_in(&self, files: &Files) -> bool {
+        files.iter().filter(|(path, _)| self.names(path)).any(|(path, content)| {
+            let count = lines(path, content);
+            self.lines.iter().all(|line| (1..=count).contains(line))
+        })
     }
-    let file = file.trim_start_matches("./");
-    // A model may leave out the folders of a file.
-    let is_named =
-        |path: &str| path.strip_suffix(file).is_some_and(|folders| folders.is_empty() || folders.ends_with('/'));
-    !files.iter().any(|(path, content)| is_named(path) && (1..=lines(path, content)).contains(&number))
+
+    /// Whether the words end with a path, or with its last parts: a model may leave out the folders of a file.
+    fn names(&self, path: &str) -> bool {
+        let is_end = |part: &str| {
+            let before = self.words.strip_suffix(part).map(|before| before.strip_suffix("./").unwrap_or(before));
+            before.is_some_and(|before| !before.ends_with(is_of_name))
+        };
+        is_end(path) || path.match_indices('/').any(|(at, _)| is_end(&path[at + 1..]))
+    }
 }
 
 fn line(number: usize, finding: &Finding, files: &Files) -> String {
@@ -208,13 +268,28 @@ mod tests {
 
     #[test]
     fn given_places_in_the_words_of_a_review_when_it_is_taken_then_those_that_the_copy_does_not_have_are_struck_out() {
-        let files = Files::from([("src/a.py".to_owned(), "x = 1\ny = 2\n".into()), ("b.rs".to_owned(), "\n".into())]);
+        let files = Files::from([
+            ("src/a.py".to_owned(), "x = 1\ny = 2\n".into()),
+            ("b.rs".to_owned(), "\n".into()),
+            ("app/[id]/(x)/p.tsx".to_owned(), "\n".into()),
+        ]);
         for (words, expected) in [
             ("See src/a.py:2, a.py:1:3 and `./b.rs:1`.", "See src/a.py:2, a.py:1:3 and `./b.rs:1`."),
             ("See z.py:9 first", "See (no such place) first"),
             ("(`src/a.py:3`), b.rs:0.\nThen rc/a.py:1", "(`(no such place)`), (no such place).\nThen (no such place)"),
             ("http://x.org:80 at 10:30, x.org:443; a.py: 5 ways", "http://x.org:80 at 10:30, x.org:443; a.py: 5 ways"),
             ("é: (…) z.py:", "é: (…) z.py:"),
+            // However models write it.
+            ("`src/a.py`:2, **z.py**:9, (z.py):9", "`src/a.py`:2, **(no such place)**, ((no such place))"),
+            ("a.py:1,z.py:9;b.rs:1|z.py:2", "a.py:1,(no such place);b.rs:1|(no such place)"),
+            ("a.py:1-2, a.py:1–3 or a.py:L2-L9", "a.py:1-2, (no such place) or (no such place)"),
+            ("[a.py:9](src/a.py#L9) [a](src/a.py#L2)", "[(no such place)]((no such place)) [a](src/a.py#L2)"),
+            ("a.py:99999999999999999999999 z.py:4:2.", "(no such place) (no such place)."),
+            ("[1]a.py:2 and app/[id]/(x)/p.tsx:1 or -z.py:1", "[1]a.py:2 and app/[id]/(x)/p.tsx:1 or -(no such place)"),
+            (
+                "https://x.org/z.py#L3 a.py#3 a.py:3x ../b.rs:1",
+                "https://x.org/z.py#L3 a.py#3 (no such place)x (no such place)",
+            ),
         ] {
             assert_eq!(without_made_up_places(words, &files), expected, "{words}");
         }

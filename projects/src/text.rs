@@ -74,7 +74,8 @@ impl FileText {
                 }
             }
         }
-        if old.last().is_none_or(|line| end(line).is_empty()) {
+        // An empty file has no last line that could go without an end.
+        if old.last().is_some_and(|line| end(line).is_empty()) {
             let length = out.trim_end_matches(['\r', '\n']).len();
             out.truncate(length);
         }
@@ -158,6 +159,16 @@ mod tests {
                 assert!(end(new) == end(old), "{other:?}");
             }
             assert_eq!(end(&other).is_empty(), end(&text.text).is_empty(), "the final end: {other:?}");
+        }
+    }
+
+    #[test]
+    fn given_an_empty_file_when_it_is_rewritten_then_its_last_line_has_the_end_that_it_was_given() {
+        for (bytes, expected) in [(&b""[..], &b"a = 1\nb = 2\n"[..]), (b"\xef\xbb\xbf", b"\xef\xbb\xbfa = 1\nb = 2\n")]
+        {
+            let text = FileText::read(bytes).unwrap();
+            assert_eq!(text.encode(&text.with_own_ends("a = 1\nb = 2\n")).unwrap(), expected);
+            assert_eq!(text.with_own_ends(""), "");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Which archives are bombs.
+//! Which archives are bombs, and which have names that no file can have.
 
 use std::io::{Cursor, Write};
 
@@ -24,8 +24,12 @@ fn content(length: usize, dense: usize) -> Vec<u8> {
 }
 
 fn archive(content: &[u8]) -> Vec<u8> {
+    named("a.bin", content)
+}
+
+fn named(name: &str, content: &[u8]) -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
-    writer.start_file("a.bin", SimpleFileOptions::default()).unwrap();
+    writer.start_file(name, SimpleFileOptions::default()).unwrap();
     writer.write_all(content).unwrap();
     writer.finish().unwrap().into_inner()
 }
@@ -40,6 +44,27 @@ fn given_members_that_are_packed_well_when_they_are_unpacked_then_those_of_more_
         match unpack("a.zip", &bytes, &Progress::default()) {
             Ok(imported) => assert!(is_taken && imported.files["a.bin"].len() == length, "{times} times"),
             Err(error) => assert!(!is_taken && error.failure().code == "limit_exceeded", "{times} times: {error}"),
+        }
+    }
+}
+
+#[test]
+fn given_names_that_no_file_can_have_when_they_are_unpacked_then_the_archive_is_refused_by_their_length() {
+    for (name, is_taken) in [
+        ("a".repeat(252) + ".py", true),
+        ("a".repeat(253) + ".py", false),
+        ("sub/".to_owned() + &"é".repeat(128), false),
+        ("a/".repeat(1_900) + "b.py", true),
+        ("a/".repeat(1_950) + "b.py", false),
+        (".".to_owned(), false),
+    ] {
+        match unpack("a.zip", &named(&name, b"x = 1\n"), &Progress::default()) {
+            Ok(imported) => assert!(is_taken && imported.files.contains_key(&name), "{name}"),
+            Err(error) => {
+                let failure = error.failure();
+                assert!(!is_taken && failure.code == "unsafe_entry", "{name}: {failure:?}");
+                assert!(failure.message.contains(&format!("of {} bytes", name.len())), "{failure:?}");
+            }
         }
     }
 }

@@ -80,8 +80,27 @@ fn given_statements_behind_one_that_leaves_when_they_are_looked_at_then_the_firs
         ("a.js", "function f() {\n  return g();\n  function g() { return 1; }\n}\n"),
         ("a.rs", "fn f() -> u8 {\n    return g();\n    fn g() -> u8 { 1 }\n}\n"),
         ("a.go", "package a\n\nfunc F() int {\n\tgoto end\nend:\n\treturn 1\n}\n"),
+        ("a.py", "def nothing():\n    return\n    yield\n"),
+        ("a.py", "def broken():\n    raise E\n    yield 1\n"),
+        ("a.rs", "fn f() -> u8 {\n    #[cfg(windows)]\n    return 1;\n    g()\n}\n"),
     ] {
         assert!(rules(path, text).is_empty(), "{path}\n{text}");
+    }
+}
+
+#[test]
+fn given_functions_of_files_in_latin_1_when_they_are_compared_then_only_bodies_that_are_alike_are_told() {
+    let function = |name: &str, end: &str| {
+        format!(
+            "def {name}():\n    a = 1\n    b = 2\n    c = 3\n    d = 4\n    e = '\u{e9}'\n    return a + {end}\n\n\n"
+        )
+    };
+    let latin1 = |text: String| text.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect::<Vec<u8>>();
+    for (other, expected) in [("c", vec![]), ("b", vec![10])] {
+        let text = latin1(function("f", "b") + &function("g", other));
+        let files = Files::from([("a.py".to_owned(), text.into())]);
+        let found = deterministic(&files).findings.into_iter().filter(|one| one.rule == "duplicate-code");
+        assert_eq!(found.map(|one| one.line).collect::<Vec<usize>>(), expected, "{other}");
     }
 }
 

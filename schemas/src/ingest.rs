@@ -9,12 +9,14 @@ use crate::names::{Collection, CollectionName, Namespace};
 
 mod chunks;
 mod collections;
+mod tuning;
 
 pub use chunks::{Chunk, ChunkEvent, ChunksEmbedded, ChunksReady, EmbeddedChunk, EmbeddingEvent, LeafRun};
 pub use collections::{
     CollectionRebuildFailed, CollectionRebuilding, CollectionRebuilt, CollectionReembedFailed, CollectionReembedded,
     CollectionReembedding, CollectionWithdrawn,
 };
+pub use tuning::{CollectionTuneFailed, CollectionTuned, CollectionTuning, SearchGain, TuneCollection};
 
 /// The id of a source within a collection.
 pub fn document_id(collection: &Collection, source: &str) -> DocumentId {
@@ -159,6 +161,8 @@ event_set! {
     ReembedCollection = "riverrun.ingest.ReembedCollection", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "reembed"]);
     /// Asks for keywords and vectors of a collection to be made again from the log.
     RebuildCollection = "riverrun.ingest.RebuildCollection", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), if e.afresh { "rebuild afresh" } else { "rebuild" }]);
+    /// Asks for the searches of a collection to be tuned to judgements.
+    TuneCollection = "riverrun.ingest.TuneCollection", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "tune"]);
     /// Asks for the next step of the summaries above a document's chunks.
     BuildTree = "riverrun.ingest.BuildTree", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, &format!("tree {}", e.step));
 }
@@ -396,4 +400,10 @@ event_set! {
     CollectionRebuilt = "riverrun.ingest.CollectionRebuilt", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "rebuilt"]);
     /// They could not be made again.
     CollectionRebuildFailed = "riverrun.ingest.CollectionRebuildFailed", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "rebuild_failed"]);
+    /// The collection's searches are being tuned.
+    CollectionTuning = "riverrun.ingest.CollectionTuning", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "tuning"]);
+    /// The collection is searched with what was learned.
+    CollectionTuned = "riverrun.ingest.CollectionTuned", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "tuned"]);
+    /// Nothing was learned.
+    CollectionTuneFailed = "riverrun.ingest.CollectionTuneFailed", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "tune_failed"]);
 }

@@ -31,7 +31,7 @@ pub use ids::{
     AnalysisId, ChainId, ChangeId, ChunkId, DocumentId, EpisodeId, EventId, FinetuneId, ForgetId, IdError, IngestId,
     NoteId, ProjectId, ProposalId, RunId, SummaryId, TurnId,
 };
-pub use names::{CanvasId, Collection, CollectionName, NameError, Namespace};
+pub use names::{CanvasId, Collection, CollectionName, NameError, Namespace, not_there};
 pub use session::{Session, SessionName};
 pub use topics::{Topic, TopicSpec};
 pub use trace::{SpanId, TraceId, Traceparent};

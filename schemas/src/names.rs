@@ -41,6 +41,13 @@ fn check(kind: &'static str, value: &str, underscore: bool) -> Result<(), NameEr
     Ok(())
 }
 
+/// Why a name is refused that is none of those that are there, which stand behind it. A long one is cut to 80 characters.
+pub fn not_there<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> String {
+    let shown: String = given.chars().take(80).collect();
+    let known: Vec<&str> = known.into_iter().collect();
+    format!("{shown:?} is not there; choose one of: {}", known.join(", "))
+}
+
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident, $kind:literal, $underscore:literal) => {
         $(#[$doc])*
@@ -142,6 +149,13 @@ mod tests {
     fn given_a_collection_when_a_message_names_it_then_both_names_are_quoted() {
         let collection = Collection::new("team-a".parse().unwrap(), "notes".parse().unwrap());
         assert_eq!(collection.quoted(), r#"collection "notes" in namespace "team-a""#);
+    }
+
+    #[test]
+    fn given_a_name_that_is_not_there_when_it_is_refused_then_those_that_are_stand_behind_it_and_a_long_one_is_cut() {
+        assert_eq!(not_there("a\"b", ["x", "y"]), r#""a\"b" is not there; choose one of: x, y"#);
+        let long = not_there(&"ü".repeat(10_000), ["x"]);
+        assert_eq!(long, format!("\"{}\" is not there; choose one of: x", "ü".repeat(80)));
     }
 
     #[test]

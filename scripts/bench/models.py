@@ -8,9 +8,11 @@ are theirs. Prints a Markdown table; exit code 1 when something that must be equ
 Needs scripts/bench/requirements-models.txt: wheels, nothing is compiled. All parts take five minutes with the 135M model on two quiet cores, ten
 with one of 0.5B. Both sides are asked over HTTP in the same way, in turns, and medians are given; ONNX Runtime has no server in between.
 
-What must be equal: the tokens of the prompt (so the template), and greedy answers of 64 tokens to 20 questions, to a second question about each answer
-(whose prefix ours has kept, and llama.cpp reads anew), and to the 20 questions four at a time. Computations of another shape add up in another order, so
-that the last bits of a logarithm differ: where an answer parts from llama.cpp's, ours must be as likely as its own there, by its own logarithms, to 0.1.
+What must be equal: the tokens of the prompt (so the template). Greedy answers of 64 tokens are compared to 20 questions, to a second question about each
+answer (whose prefix ours has kept, and llama.cpp reads anew), and to the 20 questions four at a time, and it is told how likely ours is, by llama.cpp's own
+logarithms, where it parts. They need not be equal, because this llama.cpp is a later one than the linked one, whose sums are in another order: with weights
+of 16 bits that shows in the second digit behind the point, with those of four bits, whose activations are rounded to eight, in the first. That each token is
+the linked llama.cpp's own is a test (models/src/local/chat/plain_tests.rs).
 Cosines of vectors must be 0.999, scores of a cross-encoder equal to 0.001. There is no small published one at hand: it is made of the encoder and a
 head of random numbers, the same file for both.
 """
@@ -34,7 +36,6 @@ PARTS = ("answers", "speed", "together", "embeddings", "rerank")
 TOKENS = 64
 # As many as ours computes at once: the same sums.
 BATCH = 128
-TIE = 0.1
 TOPICS = ["rivers", "glaciers", "bread", "clocks", "bees", "bridges", "salt", "owls", "sails", "comets", "paper", "violins", "moss",
           "harbours", "maps", "kites", "iron", "tea", "snow", "lighthouses"]
 QUESTIONS = [f"Explain in a few sentences what one should know about {topic}." for topic in TOPICS]
@@ -119,9 +120,7 @@ class Bench:
     def compare(self, what, mine, theirs):
         """Whether an answer is llama.cpp's, and how far from it where it is not."""
         self.must(mine["prompt"] == theirs["prompt"], f"{what}: {mine['prompt']} tokens in the prompt, not {theirs['prompt']}")
-        short = shortfall(theirs, mine["text"])
-        self.must(short <= TIE, f"{what}: {mine['text']!r}, not {theirs['text']!r}; less likely by {short}")
-        return short
+        return shortfall(theirs, mine["text"])
 
     def answers(self):
         peer, asked = self.llama(batch=BATCH), {}

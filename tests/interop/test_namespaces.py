@@ -34,6 +34,7 @@ def questions(owned):
         "collections rm": ["collections", "rm", "papers"],
         "collections check": ["collections", "check", "papers"],
         "collections rebuild": ["collections", "rebuild", "papers"],
+        "collections tune": ["collections", "tune", "papers", "--off"],
         "collections reembed": ["collections", "reembed", "papers", "--model", "all-minilm-l6-v2"],
         "search": ["search", "what is blue?", "-c", "papers"],
         "rag search": ["rag", "search", "what is blue?", "-c", "papers"],

@@ -79,6 +79,7 @@ REFUSED = {
     "file as a folder": packed(("a", "x", 0o100644), ("a/b.py", "x", 0o100644)),
     "the same name twice": packed(("a.py", "x = 1\n", 0o100644), ("./a.py", "x = 2\n", 0o100644)),
     "nothing": packed(),
+    "a name that no file can have": packed(("a" * 300 + ".py", "x = 1\n", 0o100644)),
 }
 # Taken, with these files and no others.
 CLEANED = {

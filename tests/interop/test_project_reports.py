@@ -95,6 +95,11 @@ def test_what_changed_between_two_analyses_is_told_by_findings_and_names_althoug
     back = json.loads(server.cli("project", "trend", project_id, "--from", second["analysis_id"], "--to", first["analysis_id"],
                                  "--json").stdout)
     assert [one["name"] for one in back["surface"]["removed"]] == ["more"], back
+    # Of one that is not the last, too, it is the one before it; before the first there is none.
+    third = analyzed(server, project_id)
+    for to, start in ((third, second), (second, first), (first, first)):
+        trend = server.get(f"/projects/{project_id}/trend?to={to['analysis_id']}").json
+        assert (trend["from"], trend["to"]) == (start["analysis_id"], to["analysis_id"]), trend
     assert server.get(f"/projects/{project_id}/trend?namespace=other").status == 404
 
 

@@ -105,7 +105,7 @@ def test_given_a_server_when_it_is_asked_whether_it_is_ready_then_the_rows_say_w
 def test_given_embedders_beside_a_server_when_documents_come_then_they_are_found_and_all_stop_at_a_signal(server, worker):
     beside = worker(server, "embedder", "--concurrency", "2")
     report = beside.wait_ready()
-    assert [one["name"] for one in report["workers"]] == ["embedder", "embedder"] and report["hanging"] == []
+    assert [(one["name"], one["status"]) for one in report["workers"]] == [("embedder", "running")] * 2 and report["hanging"] == []
     assert beside.ask("/health")[0] == 200
     file = server.folder / "beside.md"
     file.write_text("# Beside\n\nThe quetzal is a bird of the cloud forest.\n")

@@ -12,6 +12,7 @@ pub mod dataset;
 pub mod estimate;
 pub mod evaluate;
 pub mod export;
+pub mod query_adapter;
 pub mod text;
 
 mod checkpoint;

@@ -40,7 +40,7 @@ await step("what a run cost stands on its node, on its page and in its row", asy
 		assert.ok(cost > 0, "the run has no price");
 		// In the line of the node's own, before that of its row.
 		await node
-			.getByText(`${tokens} tokens · $${cost.toFixed(4)}`)
+			.getByText(`${tokens.toLocaleString("en")} tokens · $${cost.toFixed(4)}`)
 			.first()
 			.waitFor();
 		costs.push(cost);
@@ -73,7 +73,7 @@ await step("a search shows what each stage gave, the re-ranker too", async () =>
 	await page.getByText("3 of 3: 3 indexed").waitFor();
 	await page.getByLabel("query").fill("What does a winch launch cost?");
 	await page.getByRole("button", { name: "Search", exact: true }).click();
-	await page.getByText(/· rerank \d/).waitFor();
+	await page.getByText(/· re-ranked \d+\.\d ms/).waitFor();
 	const row = page.getByRole("row").filter({ hasText: "12 euros" });
 	const scores = await row.getByRole("cell").allTextContents();
 	assert.equal(scores.length, 6);

@@ -65,6 +65,12 @@ await step("a training is cancelled", async () => {
 	await start("stopped", 100_000);
 	await page.getByText(/step \d+ of 100,000 · loss/).waitFor({ timeout: TRAINS_MS });
 	await page.getByRole("button", { name: "Cancel" }).click();
+	// It can't be taken back: it is asked first, while the training goes on.
+	const question = page.getByRole("dialog", { name: "Cancel the training stopped?" });
+	await question.getByRole("button", { name: "Let it go on" }).click();
+	await question.waitFor({ state: "detached" });
+	await page.getByRole("button", { name: "Cancel" }).click();
+	await question.getByRole("button", { name: "Cancel the training" }).click();
 	await status("cancelled").waitFor({ timeout: TRAINS_MS });
 });
 
@@ -79,7 +85,7 @@ await step("its version is tried beside its base, and moves between stages", asy
 	const texts = [];
 	for (const side of ["lamps@1", model]) {
 		const said = dialog.getByRole("region", { name: side });
-		await said.getByText(/tokens in/).waitFor({ timeout: TRAINS_MS });
+		await said.getByText(/tokens? in/).waitFor({ timeout: TRAINS_MS });
 		const answer = await fetch(`${base}/chat`, {
 			method: "POST",
 			headers: { "content-type": "application/json" },

@@ -17,7 +17,12 @@ const known = async () => {
 };
 
 async function remove() {
-	await ruff.getByRole("button", { name: "Remove ruff" }).click();
+	const button = ruff.getByRole("button", { name: "Remove ruff" });
+	await button.click();
+	await ruff.getByRole("button", { name: "Keep" }).click();
+	await button.click();
+	assert.equal((await known()).status, "installed");
+	await ruff.getByRole("button", { name: "Remove", exact: true }).click();
 	await state("missing").waitFor();
 	await install.waitFor();
 	assert.equal((await known()).status, "missing");

@@ -52,7 +52,7 @@ await step("a template is run by a real model, a reload in the middle loses noth
 	await node.getByText(`${steps} step`).waitFor();
 	const { usage } = await (await fetch(`${base}/runs/${id}`)).json();
 	assert.ok(usage.total_tokens > 0);
-	await node.getByText(`${usage.total_tokens} tokens`).waitFor();
+	await node.getByText(`${usage.total_tokens.toLocaleString("en")} tokens`).waitFor();
 	await shot("local-run");
 });
 

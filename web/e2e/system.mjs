@@ -30,8 +30,27 @@ await step("a dead letter is handed in again, and comes back when it still can't
 	await shot("redriven");
 });
 
-await step("one that needs nothing is dropped", async () => {
-	await letters.getByRole("button", { name: "Drop" }).click();
+await step("one that needs nothing is dropped, after it was asked which record that is", async () => {
+	const question = page.getByRole("dialog", { name: "Drop this record?" });
+	const drop = letters.getByRole("button", { name: "Drop" });
+	const [open] = (await known()).filter((letter) => letter.status === "open");
+	await drop.click();
+	await question.getByText(`${topic}, partition ${open.partition}, offset ${open.offset}`).waitFor();
+	await question.getByText(open.reason).waitFor();
+	await question.getByRole("button", { name: "Redrive" }).waitFor();
+	await accessibleEverywhere("before a record is dropped");
+	await shot("drop");
+	await question.getByRole("button", { name: "Keep it" }).click();
+	await question.waitFor({ state: "detached" });
+	await drop.click();
+	await page.keyboard.press("Escape");
+	await question.waitFor({ state: "detached" });
+	assert.deepEqual(
+		(await known()).map((letter) => letter.status),
+		["redriven", "open"],
+	);
+	await drop.click();
+	await question.getByRole("button", { name: "Drop" }).click();
 	await letters.filter({ hasText: "dropped" }).waitFor();
 	await counted(letters.getByRole("button"), 0);
 	const statuses = (await known()).map((letter) => letter.status);

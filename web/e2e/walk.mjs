@@ -258,6 +258,40 @@ await step("nodes are copied, aligned, grouped and found by keyboard", async () 
 	await page.getByRole("img", { name: "overview" }).waitFor();
 });
 
+await step("no key acts through a dialog or a menu", async () => {
+	const nodes = page.locator(".react-flow__node");
+	await page.locator(".react-flow__pane").click({ position: { x: 8, y: 8 } });
+	await page.keyboard.press("Control+a");
+	const before = await nodes.count();
+	const state = () =>
+		page.evaluate(() => [
+			document.querySelectorAll(".react-flow__node").length,
+			document.querySelectorAll(".react-flow__node.selected").length,
+			document.querySelectorAll('[role="dialog"]').length,
+			document.querySelector(".react-flow output")?.textContent,
+		]);
+	const keys = ["s", "o", "k", "x", "d", "z", "g", "Shift+g", "Shift+Enter", "."].map((key) => `Control+${key}`);
+	for (const key of [...keys, "Meta+s", "F2", "Delete", "Backspace"]) {
+		await page.getByRole("button", { name: "keys", exact: true }).click();
+		await page.getByRole("dialog", { name: "Keys" }).waitFor();
+		const was = await state();
+		await page.keyboard.press(key);
+		assert.deepEqual(await state(), was, key);
+		await page.keyboard.press("Escape");
+		await counted(page.getByRole("dialog"), 0);
+	}
+	for (const key of ["Delete", "Backspace", "Control+x", "Control+s"]) {
+		await page.getByRole("button", { name: "align" }).click();
+		await page.getByRole("menu").waitFor();
+		await page.keyboard.press(key);
+		await counted(nodes, before);
+		await counted(page.getByRole("dialog"), 0);
+		await page.keyboard.press("Escape");
+		await counted(page.getByRole("menu"), 0);
+	}
+	await page.locator(".react-flow__pane").click({ position: { x: 8, y: 8 } });
+});
+
 await step("a canvas is kept on the server and comes back from it, by keyboard alone", async () => {
 	const dialog = page.getByRole("dialog");
 	await page.getByRole("button", { name: "save on the server" }).focus();

@@ -265,8 +265,10 @@ impl Worker for Ingester {
                 IngestCommand::DeleteCollection(delete) => {
                     out.extend(self.removal.collection(delete, &delivery.envelope).await?);
                 }
-                // The reembedder's and the rebuilder's.
-                IngestCommand::ReembedCollection(_) | IngestCommand::RebuildCollection(_) => {}
+                // The reembedder's, the rebuilder's and the tuner's.
+                IngestCommand::ReembedCollection(_)
+                | IngestCommand::RebuildCollection(_)
+                | IngestCommand::TuneCollection(_) => {}
                 IngestCommand::BuildTree(tree) => out.extend(self.publish(tree, delivery).await?),
             }
         }
@@ -290,6 +292,7 @@ impl Worker for Ingester {
             | IngestCommand::DeleteCollection(_)
             | IngestCommand::ReembedCollection(_)
             | IngestCommand::RebuildCollection(_)
+            | IngestCommand::TuneCollection(_)
             | IngestCommand::BuildTree(_) => return Vec::new(),
         };
         outgoing(event, &delivery.envelope).map_or_else(|_| Vec::new(), |event| vec![event])

@@ -17,6 +17,7 @@ pub mod stream;
 pub mod tracer;
 pub mod trainer;
 pub mod tree_builder;
+pub mod tuner;
 pub mod turns;
 
 mod about;

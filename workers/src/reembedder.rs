@@ -268,12 +268,13 @@ impl Worker for Reembedder {
         for delivery in batch {
             let command = match &delivery.event {
                 IngestCommand::ReembedCollection(command) => command,
-                // The ingester's and the rebuilder's.
+                // The ingester's, the rebuilder's and the tuner's.
                 IngestCommand::StartIngest(_)
                 | IngestCommand::SubmitDocument(_)
                 | IngestCommand::DeleteDocument(_)
                 | IngestCommand::DeleteCollection(_)
                 | IngestCommand::RebuildCollection(_)
+                | IngestCommand::TuneCollection(_)
                 | IngestCommand::BuildTree(_) => continue,
             };
             let cause = &delivery.envelope;

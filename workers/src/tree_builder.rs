@@ -254,7 +254,8 @@ fn open_tree(command: &IngestCommand) -> Option<&BuildTree> {
         | IngestCommand::DeleteDocument(_)
         | IngestCommand::DeleteCollection(_)
         | IngestCommand::ReembedCollection(_)
-        | IngestCommand::RebuildCollection(_) => None,
+        | IngestCommand::RebuildCollection(_)
+        | IngestCommand::TuneCollection(_) => None,
     }
 }
 

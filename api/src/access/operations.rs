@@ -115,6 +115,8 @@ const OPERATIONS: &[Line] = &[
     ("DELETE", "/documents/{id}", INGEST, Reach::Named),
     ("POST", "/collections/{name}/reembed", INGEST, Reach::Named),
     ("GET", "/reembeddings/{id}", READ, Reach::ById),
+    ("POST", "/collections/{name}/tune", INGEST, Reach::Named),
+    ("GET", "/tunings/{id}", READ, Reach::ById),
     ("POST", "/collections/{name}/rebuild", INGEST, Reach::Named),
     ("GET", "/rebuilds/{id}", READ, Reach::ById),
     ("GET", "/deletions/{id}", READ, Reach::ById),

@@ -104,6 +104,9 @@ fn ingest_of(event: &IngestEvent) -> IngestId {
         IngestEvent::CollectionRebuilding(e) => e.ingest_id,
         IngestEvent::CollectionRebuilt(e) => e.ingest_id,
         IngestEvent::CollectionRebuildFailed(e) => e.ingest_id,
+        IngestEvent::CollectionTuning(e) => e.ingest_id,
+        IngestEvent::CollectionTuned(e) => e.ingest_id,
+        IngestEvent::CollectionTuneFailed(e) => e.ingest_id,
     }
 }
 

@@ -13,6 +13,7 @@ use crate::blob_sweeps::{DEFAULT_GRACE_HOURS, hours, once};
 use crate::error::ApiError;
 use crate::extract::{OptionalJson, Query};
 use crate::state::AppState;
+use crate::submit::Checks;
 use crate::wire::{BlobEntry, BlobList, BlobSum, BlobSweep, BlobSweepBody, Problem, Timestamp};
 
 /// Blobs that a list shows when it names no number, and at most.
@@ -41,8 +42,11 @@ struct GraceQuery {
 }
 
 /// What lies in the blob store: the largest blobs, and how many there are.
-#[utoipa::path(get, path = "/blobs", tag = "log", params(ListQuery), responses((status = 200, body = BlobList), (status = 503, body = Problem)))]
+#[utoipa::path(get, path = "/blobs", tag = "log", params(ListQuery), responses((status = 200, body = BlobList), (status = 422, body = Problem), (status = 503, body = Problem)))]
 async fn list(State(state): State<AppState>, Query(query): Query<ListQuery>) -> Result<Reply<BlobList>, ApiError> {
+    let mut checks = Checks::default();
+    checks.between("limit", query.limit, 1..=MAX_LIMIT);
+    checks.finish()?;
     let mut kept = state.parts().blobs.kept().await?;
     let sum = |aside: bool| {
         let of = kept.iter().filter(|kept| kept.aside == aside);
@@ -50,7 +54,7 @@ async fn list(State(state): State<AppState>, Query(query): Query<ListQuery>) -> 
     };
     let (in_place, aside) = (sum(false), sum(true));
     kept.sort_by(|a, b| b.size_bytes.cmp(&a.size_bytes).then_with(|| a.sha256.cmp(&b.sha256)));
-    kept.truncate(query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT));
+    kept.truncate(query.limit.unwrap_or(DEFAULT_LIMIT));
     Ok(Reply(BlobList { kept: in_place, aside, items: kept.into_iter().map(entry).collect() }))
 }
 
@@ -81,10 +85,9 @@ async fn sweep_blobs(
 
 async fn swept(state: &AppState, grace_hours: Option<u64>, dry_run: bool) -> Result<Reply<BlobSweep>, ApiError> {
     let grace_hours = grace_hours.unwrap_or(DEFAULT_GRACE_HOURS);
-    if !(MIN_GRACE..=MAX_GRACE).contains(&grace_hours) {
-        let reason = format!("is {grace_hours}, which is not between {MIN_GRACE} and {MAX_GRACE}");
-        return Err(ApiError::field("grace_hours", reason));
-    }
+    let mut checks = Checks::default();
+    checks.between("grace_hours", Some(grace_hours), MIN_GRACE..=MAX_GRACE);
+    checks.finish()?;
     let report = once(state, hours(grace_hours), dry_run).await?;
     Ok(Reply(BlobSweep {
         dry_run,

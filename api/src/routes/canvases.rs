@@ -8,7 +8,7 @@ use riverrun_schemas::canvases::{CanvasDeleted, CanvasEvent, CanvasSaved};
 use riverrun_schemas::{CanvasId, EventId, Namespace, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::documents::{DocumentEntry, DocumentKey, DocumentKind, KeptDocument};
-use riverrun_stores::read_models::{PageRequest, Timestamp};
+use riverrun_stores::read_models::Timestamp;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -54,9 +54,8 @@ async fn canvases(
 ) -> Result<Reply<Page<CanvasEntry>>, ApiError> {
     let mut checks = Checks::default();
     let namespace = checks.namespace(query.namespace.as_deref());
-    checks.require(query.limit != Some(0), "limit", "is 0, which is not between 1 and 500");
+    let page = checks.page(query.limit, query.cursor);
     checks.finish()?;
-    let page = PageRequest { limit: query.limit, cursor: query.cursor };
     let found = state.parts().documents.list(DocumentKind::Canvas, &namespace, &page).await?;
     let items = found.items.into_iter().map(|entry| listed(&namespace, entry)).collect();
     Ok(Reply(Page { items, next_cursor: found.next_cursor }))

@@ -75,13 +75,8 @@ fn chat_request(body: ChatBody, core: &Core) -> Result<ChatRequest, ApiError> {
         "messages",
         format!("has {}; at most {MAX_MESSAGES} are read", body.messages.len()),
     );
-    if let Some(temperature) = body.temperature {
-        checks.require(
-            (0.0..=2.0).contains(&temperature),
-            "temperature",
-            format!("is {temperature}, which is not between 0 and 2"),
-        );
-    }
+    checks.temperature(body.temperature);
+    checks.above_zero("max_tokens", body.max_tokens);
     let mut messages = Vec::with_capacity(body.messages.len());
     for (index, message) in body.messages.into_iter().enumerate().take(MAX_MESSAGES) {
         checks.text(&format!("messages[{index}].content"), &message.content, MAX_TEXT);
@@ -137,15 +132,7 @@ pub(super) fn usage(usage: riverrun_models::Usage) -> UsageView {
 async fn embed(State(core): State<Core>, Json(body): Json<EmbedBody>) -> Result<Reply<EmbedDone>, ApiError> {
     let mut checks = Checks::default();
     core.known().provider(&mut checks, body.provider.as_deref());
-    checks.require(!body.inputs.is_empty(), "inputs", "must not be empty");
-    checks.require(
-        body.inputs.len() <= MAX_INPUTS,
-        "inputs",
-        format!("has {}; at most {MAX_INPUTS} are read", body.inputs.len()),
-    );
-    for (index, text) in body.inputs.iter().enumerate().take(MAX_INPUTS) {
-        checks.text(&format!("inputs[{index}]"), text, MAX_TEXT);
-    }
+    checks.texts("inputs", &body.inputs, MAX_INPUTS, MAX_TEXT);
     checks.finish()?;
     let model = embed_model(&body, core.models());
     let models = core.models_for(None, Purpose::Embed);

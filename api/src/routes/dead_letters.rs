@@ -15,6 +15,7 @@ use super::runs::location;
 use crate::error::ApiError;
 use crate::extract::Query;
 use crate::state::AppState;
+use crate::submit::Checks;
 use crate::wire::{DeadLetterEntry, Items, Problem, Redriven, Timestamp};
 
 /// Letters of a topic that a list shows when it names no number, and at most.
@@ -39,12 +40,15 @@ struct ListQuery {
 }
 
 /// Dead letters, oldest first.
-#[utoipa::path(get, path = "/dlq", tag = "log", params(ListQuery), responses((status = 200, body = Items<DeadLetterEntry>), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/dlq", tag = "log", params(ListQuery), responses((status = 200, body = Items<DeadLetterEntry>), (status = 404, body = Problem), (status = 422, body = Problem)))]
 async fn list(
     State(state): State<AppState>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<Items<DeadLetterEntry>>, ApiError> {
-    let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+    let mut checks = Checks::default();
+    checks.between("limit", query.limit, 1..=MAX_LIMIT);
+    checks.finish()?;
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
     let letters = state
         .dead_letters()
         .list(query.topic.as_deref(), limit)

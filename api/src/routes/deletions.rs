@@ -4,27 +4,28 @@ use std::time::Duration;
 
 use axum::Json as Reply;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use riverrun_schemas::ingest::{DeleteCollection, DeleteDocument, IngestCommand};
 use riverrun_schemas::{Collection, DocumentId, IngestId, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{DeletionView, deletions, documents};
-use tokio::time::Instant;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::awaited::Work;
 use super::documents::unknown;
-use super::runs::location;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, NamespaceQuery, Query, id};
 use crate::state::AppState;
 use crate::submit;
 use crate::wire::Problem;
 
-/// How long a request waits for its receipt before it answers that the removal goes on.
-const PATIENCE: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(25);
+const DELETION: Work = Work {
+    name: "deletion",
+    place: "/deletions",
+    patience: Duration::from_secs(30),
+    first_word: Duration::from_secs(30),
+};
 const COMPONENT: &str = "api";
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
@@ -98,7 +99,7 @@ async fn show(State(state): State<AppState>, Path(deletion): Path<String>) -> Re
 }
 
 pub(crate) fn unknown_deletion(deletion_id: IngestId) -> ApiError {
-    ApiError::not_found("deletion_not_found", format!("nothing was heard of deletion {deletion_id} yet"))
+    DELETION.unknown(deletion_id)
 }
 
 fn deletion_id(key: Option<&str>, what: &[&str]) -> IngestId {
@@ -109,29 +110,12 @@ fn deletion_id(key: Option<&str>, what: &[&str]) -> IngestId {
 }
 
 async fn wait(state: &AppState, deletion_id: IngestId, whole_collection: bool) -> Result<Response, ApiError> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        let known = deletions::deletion(&state.parts().sql, deletion_id).await?;
-        let done = known.as_ref().is_some_and(|view| view.is_done() && (!whole_collection || view.total.is_some()));
-        match known {
-            Some(view) if done || Instant::now() > until => return Ok(receipt(view)),
-            None if Instant::now() > until => {
-                return Err(ApiError::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "deletion_not_begun",
-                    format!("deletion {deletion_id} is on the log, and no worker has said a word of it"),
-                )
-                .hint(format!("GET /deletions/{deletion_id} tells when it is done")));
-            }
-            Some(_) | None => tokio::time::sleep(POLL).await,
-        }
-    }
+    let is_over = |view: &DeletionView| view.is_done() && (!whole_collection || view.total.is_some());
+    let look = || deletions::deletion(&state.parts().sql, deletion_id);
+    DELETION.wait(deletion_id, is_over, look).await.map(receipt)
 }
 
 fn receipt(view: DeletionView) -> Response {
-    if view.is_done() {
-        return Reply(view).into_response();
-    }
-    let place = location(&format!("/deletions/{}", view.deletion_id));
-    (StatusCode::ACCEPTED, place, Reply(view)).into_response()
+    let is_done = view.is_done();
+    DELETION.answer(view.deletion_id, view, is_done)
 }

@@ -5,7 +5,7 @@ use axum::extract::{Path, State};
 use riverrun_schemas::{Collection, CollectionName, DocumentId, Namespace};
 use riverrun_stores::StoreError;
 use riverrun_stores::documents::{DocumentKey, SourceDocument};
-use riverrun_stores::read_models::{PageRequest, documents as read};
+use riverrun_stores::read_models::documents as read;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -45,9 +45,8 @@ async fn documents(
     let mut checks = Checks::default();
     let namespace = checks.namespace(query.namespace.as_deref());
     let name = checks.take("collection", query.collection.parse::<CollectionName>());
-    checks.require(query.limit != Some(0), "limit", "is 0, which is not between 1 and 500");
+    let page = checks.page(query.limit, query.cursor);
     let collection = Collection::new(namespace, checks.finish_with(name)?);
-    let page = PageRequest { limit: query.limit, cursor: query.cursor };
     let found = read::documents(&state.parts().sql, &collection, &page).await?;
     if found.items.is_empty()
         && page.cursor.is_none()

@@ -10,7 +10,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
 use super::runs::location;
-use super::upload;
+use super::{form, upload};
 use crate::accept::{self, AcceptedIngest, Content};
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, id};
@@ -33,8 +33,8 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
         (status = 409, description = "the key was used with another body, or the collection has another embedding model", body = Problem), (status = 413, body = Problem), (status = 415, body = Problem), (status = 422, body = Problem)))]
 async fn start(State(state): State<AppState>, key: IdempotencyKey, request: Request) -> Result<Response, ApiError> {
     let key = key.0.as_deref();
-    let accepted = if upload::is_multipart(&request) {
-        let form = upload::form(request).await?;
+    let accepted = if form::is_form(&request) {
+        let form = form::of(request).await?;
         upload::start(&state, key, form).await?
     } else {
         let Json(body) = Json::<IngestBody>::from_request(request, &state).await?;

@@ -12,7 +12,7 @@ use riverrun_agents::memory::{
 use riverrun_models::{ChatReply, ChatRequest, DeltaSink, ModelError, Models, NoDeltas};
 use riverrun_schemas::memory::TurnRole;
 use riverrun_schemas::{Session, TurnId};
-use riverrun_stores::read_models::{PageRequest, TurnView, WhyView, memory_queries as read};
+use riverrun_stores::read_models::{TurnView, WhyView, memory_queries as read};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
@@ -96,9 +96,8 @@ async fn turns(
 ) -> Result<Reply<Page<TurnView>>, ApiError> {
     let mut checks = Checks::default();
     let session = remember::session(&mut checks, query.namespace.as_deref(), query.session.as_deref());
-    checks.require(query.limit != Some(0), "limit", "is 0, which is not between 1 and 500");
+    let page = checks.page(query.limit, query.cursor);
     checks.finish()?;
-    let page = PageRequest { limit: query.limit, cursor: query.cursor };
     let found = read::turns(&state.parts().sql, &session, &page).await?;
     Ok(Reply(Page { items: found.items, next_cursor: found.next_cursor }))
 }
@@ -129,7 +128,7 @@ async fn context(
         checks.text("query", text, MAX_QUERY);
     }
     let k = query.k.unwrap_or(DEFAULT_RECALL);
-    checks.require((1..=MAX_RECALL).contains(&k), "k", format!("is {k}, which is not between 1 and {MAX_RECALL}"));
+    checks.between("k", Some(k), 1..=MAX_RECALL);
     checks.finish()?;
     let request = ContextRequest { query: query.query, k, reserved_tokens: 0 };
     let found = state.parts().memory.context(&session, &request).await?;
@@ -253,13 +252,7 @@ async fn prepare(state: &AppState, key: Option<&str>, body: MemoryChatBody) -> R
     let session = remember::session(&mut checks, body.namespace.as_deref(), body.session.as_deref());
     remember::turn_text(&mut checks, &body.text);
     state.core().known().provider(&mut checks, body.provider.as_deref());
-    if let Some(temperature) = body.temperature {
-        checks.require(
-            (0.0..=2.0).contains(&temperature),
-            "temperature",
-            format!("is {temperature}, which is not between 0 and 2"),
-        );
-    }
+    checks.temperature(body.temperature);
     checks.finish()?;
     remember::check_room(state, &session).await?;
     let memory = &state.parts().memory;

@@ -2,6 +2,7 @@
 
 pub mod agents;
 mod auth;
+mod awaited;
 mod blobs;
 mod canvases;
 mod chains;
@@ -14,6 +15,7 @@ pub mod docs;
 mod document_text;
 pub mod documents;
 pub(crate) mod finetune;
+mod form;
 pub mod health;
 pub mod ingest;
 pub mod memory;
@@ -31,6 +33,7 @@ mod run_steps;
 pub mod runs;
 pub mod tools;
 pub mod topics;
+pub mod tunings;
 mod upload;
 mod usage;
 pub mod warehouse;
@@ -82,6 +85,7 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(deletions::router())
         .merge(reembeddings::router())
         .merge(rebuilds::router())
+        .merge(tunings::router())
         .merge(warehouse::router())
         .merge(finetune::router())
         .merge(model_cards::router())

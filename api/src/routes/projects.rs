@@ -14,15 +14,16 @@ use riverrun_schemas::projects::{ImportProject, ProjectCommand};
 use riverrun_schemas::{BlobRef, Failure, ProjectId, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::projects::{self, ProjectRow};
-use riverrun_stores::read_models::{PageRequest, Timestamp, failure_view};
+use riverrun_stores::read_models::{Timestamp, failure_view};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
+use super::form;
 use super::runs::location;
-use super::upload;
 use crate::accept::{COMPONENT, key_conflict};
+use crate::config::MAX_UPLOAD_BYTES;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Query, id};
 use crate::prefer::Patience;
@@ -159,8 +160,8 @@ async fn import(
     patience: Patience,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (body, content) = if upload::is_multipart(&request) {
-        let form = upload::form(request).await?;
+    let (body, content) = if form::is_form(&request) {
+        let form = form::of(request).await?;
         uploaded(&state, form).await?
     } else {
         let Json(body) = Json::<ImportBody>::from_request(request, &state).await?;
@@ -221,22 +222,19 @@ async fn allowed(state: &AppState, source: &str) -> Result<String, ApiError> {
 }
 
 async fn uploaded(state: &AppState, mut form: Multipart) -> Result<(ImportBody, Option<BlobRef>), ApiError> {
-    let unreadable = |error: axum::extract::multipart::MultipartError| {
-        ApiError::new(error.status(), "invalid_multipart", error.body_text())
-    };
     let mut body = ImportBody::default();
     let mut content = None;
-    while let Some(field) = form.next_field().await.map_err(unreadable)? {
+    while let Some(field) = form::next(&mut form).await? {
         let name = field.name().unwrap_or_default().to_owned();
         match name.as_str() {
             "file" => {
                 let file = field.file_name().unwrap_or("project.zip").to_owned();
-                let bytes = field.bytes().await.map_err(unreadable)?;
+                let bytes = form::bytes(field, MAX_UPLOAD_BYTES).await?;
                 body.source = format!("upload/{}", file.rsplit(['/', '\\']).next().unwrap_or_default());
                 content = Some(state.parts().blobs.put_bytes(bytes, "application/zip").await?);
             }
-            "name" => body.name = Some(field.text().await.map_err(unreadable)?),
-            "namespace" => body.namespace = Some(field.text().await.map_err(unreadable)?),
+            "name" => body.name = Some(form::text(field, MAX_TEXT).await?),
+            "namespace" => body.namespace = Some(form::text(field, MAX_TEXT).await?),
             _ => return Err(ApiError::field(&name, "is no field of an import").hint("file, name, namespace")),
         }
     }
@@ -253,7 +251,7 @@ async fn list(
     Query(query): Query<ListQuery>,
 ) -> Result<Reply<Page<ProjectView>>, ApiError> {
     let namespace = submit::namespace(query.namespace.as_deref())?;
-    let page = PageRequest { limit: query.limit, cursor: query.cursor };
+    let page = submit::page(query.limit, query.cursor)?;
     let found = projects::projects(&state.parts().sql, &namespace, &page).await?;
     Ok(Reply(Page { items: found.items.iter().map(view).collect(), next_cursor: found.next_cursor }))
 }

@@ -57,11 +57,7 @@ fn search_request(state: &AppState, asked: &SearchBody) -> Result<SearchRequest,
     let namespace = checks.namespace(asked.namespace.as_deref());
     let name = checks.take("collection", asked.collection.parse::<CollectionName>());
     let k = asked.k.unwrap_or(config.rag_top_k);
-    checks.require(
-        (1..=SearchRequest::MAX_K).contains(&k),
-        "k",
-        format!("is {k}, which is not between 1 and {}", SearchRequest::MAX_K),
-    );
+    checks.between("k", Some(k), 1..=SearchRequest::MAX_K);
     let collection = name.map(|name| Collection::new(namespace, name));
     let filter =
         asked.filter.as_ref().map(|filter| chunk_filter(&mut checks, collection.as_ref(), filter)).unwrap_or_default();
@@ -77,6 +73,7 @@ fn search_request(state: &AppState, asked: &SearchBody) -> Result<SearchRequest,
         fusion: asked.fusion.map_or(config.rag_fusion, Into::into),
         wordings: asked.wordings.clone(),
         rewrite: asked.rewrite.unwrap_or(false),
+        tuned: asked.tuned.unwrap_or(true),
         ..SearchRequest::new(collection, asked.query.as_str())
     })
 }

@@ -4,28 +4,27 @@ use std::time::Duration;
 
 use axum::Json as Reply;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use riverrun_schemas::ingest::{IngestCommand, RebuildCollection};
 use riverrun_schemas::{Collection, IngestId, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{documents, rebuilds};
-use tokio::time::Instant;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::runs::location;
+use super::awaited::Work;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, id};
 use crate::state::AppState;
 use crate::submit;
 use crate::wire::{Problem, RebuildBody, RebuildView};
 
-/// How long a request waits for its end before it answers that the work goes on.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it waits for the first word of a worker.
-const FIRST_WORD: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(25);
+const REBUILD: Work = Work {
+    name: "rebuild",
+    place: "/rebuilds",
+    patience: Duration::from_secs(10),
+    first_word: Duration::from_secs(60),
+};
 const COMPONENT: &str = "api";
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
@@ -59,7 +58,9 @@ async fn rebuild(
         let command = RebuildCollection { ingest_id, namespace, collection: name, afresh, at: now_ms() };
         state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
     }
-    wait(&state, ingest_id).await
+    let view = REBUILD.wait(ingest_id, RebuildView::ended, || rebuilds::rebuild(&state.parts().sql, ingest_id)).await?;
+    let is_over = view.ended();
+    Ok(REBUILD.answer(ingest_id, view, is_over))
 }
 
 /// What neither the read model nor an index knows is no collection.
@@ -81,28 +82,5 @@ async fn show(State(state): State<AppState>, Path(rebuild): Path<String>) -> Res
 }
 
 pub(crate) fn unknown_rebuild(rebuild_id: IngestId) -> ApiError {
-    ApiError::not_found("rebuild_not_found", format!("nothing was heard of rebuild {rebuild_id} yet"))
-}
-
-async fn wait(state: &AppState, rebuild_id: IngestId) -> Result<Response, ApiError> {
-    let since = Instant::now();
-    loop {
-        let known = rebuilds::rebuild(&state.parts().sql, rebuild_id).await?;
-        match known {
-            Some(view) if view.ended() => return Ok(Reply(view).into_response()),
-            Some(view) if since.elapsed() > PATIENCE => {
-                let place = location(&format!("/rebuilds/{rebuild_id}"));
-                return Ok((StatusCode::ACCEPTED, place, Reply(view)).into_response());
-            }
-            None if since.elapsed() > FIRST_WORD => {
-                return Err(ApiError::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "rebuild_not_begun",
-                    format!("rebuild {rebuild_id} is on the log, and no worker has said a word of it"),
-                )
-                .hint(format!("GET /rebuilds/{rebuild_id} tells where it is")));
-            }
-            Some(_) | None => tokio::time::sleep(POLL).await,
-        }
-    }
+    REBUILD.unknown(rebuild_id)
 }

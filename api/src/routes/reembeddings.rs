@@ -4,28 +4,27 @@ use std::time::Duration;
 
 use axum::Json as Reply;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use riverrun_schemas::ingest::{IngestCommand, ReembedCollection};
 use riverrun_schemas::{Collection, CollectionName, IngestId, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{documents, reembeddings};
-use tokio::time::Instant;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::runs::location;
+use super::awaited::Work;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, id};
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{Problem, ReembedBody, ReembeddingView};
 
-/// How long a request waits for its end before it answers that the work goes on.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it waits for the first word of a worker.
-const FIRST_WORD: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(25);
+const REEMBEDDING: Work = Work {
+    name: "reembedding",
+    place: "/reembeddings",
+    patience: Duration::from_secs(10),
+    first_word: Duration::from_secs(60),
+};
 /// Longest name of a model, in bytes.
 const MAX_MODEL: usize = 200;
 const COMPONENT: &str = "api";
@@ -72,7 +71,11 @@ async fn reembed(
         let command = ReembedCollection { ingest_id, namespace, collection: name, embed_model, at: now_ms() };
         state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
     }
-    wait(&state, ingest_id).await
+    let view = REEMBEDDING
+        .wait(ingest_id, ReembeddingView::ended, || reembeddings::reembedding(&state.parts().sql, ingest_id))
+        .await?;
+    let is_over = view.ended();
+    Ok(REEMBEDDING.answer(ingest_id, view, is_over))
 }
 
 /// Where a request is.
@@ -88,28 +91,5 @@ async fn show(
 }
 
 pub(crate) fn unknown_reembedding(reembedding_id: IngestId) -> ApiError {
-    ApiError::not_found("reembedding_not_found", format!("nothing was heard of reembedding {reembedding_id} yet"))
-}
-
-async fn wait(state: &AppState, reembedding_id: IngestId) -> Result<Response, ApiError> {
-    let since = Instant::now();
-    loop {
-        let known = reembeddings::reembedding(&state.parts().sql, reembedding_id).await?;
-        match known {
-            Some(view) if view.ended() => return Ok(Reply(view).into_response()),
-            Some(view) if since.elapsed() > PATIENCE => {
-                let place = location(&format!("/reembeddings/{reembedding_id}"));
-                return Ok((StatusCode::ACCEPTED, place, Reply(view)).into_response());
-            }
-            None if since.elapsed() > FIRST_WORD => {
-                return Err(ApiError::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "reembedding_not_begun",
-                    format!("reembedding {reembedding_id} is on the log, and no worker has said a word of it"),
-                )
-                .hint(format!("GET /reembeddings/{reembedding_id} tells where it is")));
-            }
-            Some(_) | None => tokio::time::sleep(POLL).await,
-        }
-    }
+    REEMBEDDING.unknown(reembedding_id)
 }

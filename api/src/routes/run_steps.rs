@@ -3,6 +3,7 @@
 use axum::Json as Reply;
 use axum::extract::{Path, State};
 use riverrun_schemas::RunId;
+use riverrun_stores::read_models::page::MAX_PAGE;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -15,9 +16,8 @@ use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{Page, Problem, StepView, fitting_steps};
 
-/// Steps of a page when nothing else is asked for, and at most.
+/// Steps of a page when nothing else is asked for.
 const DEFAULT_PAGE: u32 = 100;
-const MAX_PAGE: u32 = 500;
 /// JSON of a page's steps; one step is there whatever its size.
 const MAX_PAGE_BYTES: usize = 8 << 20;
 
@@ -44,12 +44,12 @@ async fn steps(
 ) -> Result<Reply<Page<StepView>>, ApiError> {
     let run_id: RunId = id(&run_id)?;
     let mut checks = Checks::default();
-    checks.require(query.limit != Some(0), "limit", "is 0, which is not between 1 and 500");
-    checks.require(query.cursor.is_none_or(|cursor| cursor >= 0), "cursor", "must be 0 or more");
+    checks.between("limit", query.limit, 1..=MAX_PAGE);
+    let behind = checks.behind("cursor", query.cursor.unwrap_or(0));
     checks.finish()?;
-    let limit = query.limit.unwrap_or(DEFAULT_PAGE).min(MAX_PAGE);
+    let limit = query.limit.unwrap_or(DEFAULT_PAGE);
     // One more than asked for: that there is more is then known.
-    let found = state.hub().steps(run_id, query.cursor.unwrap_or(0), limit + 1).await?;
+    let found = state.hub().steps(run_id, behind, limit + 1).await?;
     let mut items = found.ok_or_else(|| unknown_run(run_id))?;
     let all = items.len();
     items.truncate(usize::try_from(limit).unwrap_or(usize::MAX));

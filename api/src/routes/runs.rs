@@ -8,8 +8,8 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use riverrun_schemas::{ChainId, RunId};
+use riverrun_stores::read_models::Within;
 use riverrun_stores::read_models::runs::{self, RunFilter};
-use riverrun_stores::read_models::{PageRequest, Within};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -109,13 +109,11 @@ async fn list(
     let namespace = query.namespace.as_deref().map(|name| checks.namespace(Some(name)));
     let status: Option<RunStatus> = query.status.as_deref().and_then(|name| checks.take("status", name.parse()));
     let chain: Option<ChainId> = query.chain.as_deref().and_then(|id| checks.take("chain", id.parse()));
-    checks.require(query.limit != Some(0), "limit", "is 0, which is not between 1 and 500");
+    let page = checks.page(query.limit, query.cursor);
     checks.finish()?;
     let within = namespace.as_ref().map_or(Within::EveryNamespace, Within::Namespace);
     let filter = RunFilter { status, agent: query.agent, session: query.session, chain };
-    let page =
-        runs::list(&state.parts().sql, within, &filter, &PageRequest { limit: query.limit, cursor: query.cursor })
-            .await?;
+    let page = runs::list(&state.parts().sql, within, &filter, &page).await?;
     Ok(Reply(Page { items: page.items, next_cursor: page.next_cursor }))
 }
 
@@ -142,15 +140,16 @@ pub(crate) struct FollowQuery {
 /// browser that comes back goes on where it was.
 #[utoipa::path(get, path = "/runs/{id}/events", tag = "agents",
     params(("id" = String, Path), FollowQuery, ("Last-Event-ID" = Option<i64>, Header, description = "wins over `after`")),
-    responses((status = 200, content_type = "text/event-stream", body = RunMessage), (status = 404, body = Problem)))]
+    responses((status = 200, content_type = "text/event-stream", body = RunMessage), (status = 404, body = Problem), (status = 422, body = Problem)))]
 async fn events(
     State(state): State<AppState>,
     Path(run_id): Path<String>,
     Query(query): Query<FollowQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    let after = submit::after(query.after)?;
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
-    let stream = state.hub().run_stream(id(&run_id)?, last.unwrap_or(query.after), query.tokens);
+    let stream = state.hub().run_stream(id(&run_id)?, last.unwrap_or(after), query.tokens);
     stream.known().await?;
     let slot = state.stream_slot()?;
     let core = state.core().clone();

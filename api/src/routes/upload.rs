@@ -3,10 +3,8 @@
 use std::path::Path;
 
 use axum::body::Bytes;
-use axum::extract::multipart::{Field, Multipart, MultipartError};
-use axum::extract::{FromRequest, Request};
+use axum::extract::multipart::Multipart;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
 use riverrun_knowledge::sources;
 use riverrun_log::Outgoing;
 use riverrun_log::blobs::sha256_hex;
@@ -14,11 +12,11 @@ use riverrun_schemas::ingest::{IngestCommand, IngestEvent, IngestScanned, Submit
 use riverrun_schemas::{BlobRef, Collection, IngestId, now_ms};
 use riverrun_stores::warehouse::table_name;
 
+use super::form;
 use super::ingest::check_model;
 use crate::accept::{self, AcceptedIngest, COMPONENT, Content, UPLOAD};
 use crate::config::{MAX_FILE_BYTES, MAX_FILES};
 use crate::error::ApiError;
-use crate::extract::too_large;
 use crate::state::AppState;
 use crate::submit::{self, IngestTarget};
 use crate::wire::IngestBody;
@@ -36,16 +34,6 @@ struct File {
 struct Stored {
     source: String,
     content: BlobRef,
-}
-
-pub(super) fn is_multipart(request: &Request) -> bool {
-    let given = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    given.trim_start().to_ascii_lowercase().starts_with("multipart/form-data")
-}
-
-pub(super) async fn form(request: Request) -> Result<Multipart, ApiError> {
-    let form = Multipart::from_request(request, &()).await;
-    form.map_err(|rejection| ApiError::new(StatusCode::BAD_REQUEST, "invalid_multipart", rejection.body_text()))
 }
 
 /// Reads the form, keeps its files and puts them on the log.
@@ -142,19 +130,18 @@ fn records(ingest_id: IngestId, target: &IngestTarget, stored: Vec<Stored>) -> R
 async fn read(mut form: Multipart) -> Result<(IngestBody, Vec<File>), ApiError> {
     let mut body = IngestBody { source: UPLOAD.to_owned(), ..IngestBody::default() };
     let mut files: Vec<File> = Vec::new();
-    while let Some(field) = form.next_field().await.map_err(unreadable)? {
+    while let Some(field) = form::next(&mut form).await? {
         if let Some(name) = field.file_name().map(str::to_owned) {
             if files.len() >= MAX_FILES {
                 return Err(
                     ApiError::field("files", format!("has more than {MAX_FILES}")).hint("hand in several requests")
                 );
             }
-            files.push(File { content: bytes(field, MAX_FILE_BYTES).await?, name });
+            files.push(File { content: form::bytes(field, MAX_FILE_BYTES).await?, name });
             continue;
         }
         let name = field.name().unwrap_or_default().to_owned();
-        let text = String::from_utf8(bytes(field, MAX_FIELD).await?.to_vec())
-            .map_err(|_| ApiError::field(&name, "is not valid UTF-8"))?;
+        let text = form::text(field, MAX_FIELD).await?;
         match name.as_str() {
             "collection" => body.collection = text,
             "namespace" => body.namespace = Some(text),
@@ -180,24 +167,6 @@ async fn read(mut form: Multipart) -> Result<(IngestBody, Vec<File>), ApiError> 
 
 fn number(name: &str, text: &str) -> Result<i64, ApiError> {
     text.trim().parse().map_err(|_| ApiError::field(name, format!("is {text:?}, which is no whole number")))
-}
-
-async fn bytes(mut field: Field<'_>, limit: usize) -> Result<Bytes, ApiError> {
-    let mut content = Vec::new();
-    while let Some(chunk) = field.chunk().await.map_err(unreadable)? {
-        if content.len() + chunk.len() > limit {
-            return Err(too_large(limit));
-        }
-        content.extend_from_slice(&chunk);
-    }
-    Ok(content.into())
-}
-
-fn unreadable(error: MultipartError) -> ApiError {
-    match error.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => too_large(crate::config::MAX_UPLOAD_BYTES),
-        _ => ApiError::new(StatusCode::BAD_REQUEST, "invalid_multipart", error.body_text()),
-    }
 }
 
 fn check_names(files: &[File]) -> Result<(), ApiError> {

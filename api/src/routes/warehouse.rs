@@ -46,11 +46,7 @@ async fn query(State(state): State<AppState>, Json(body): Json<QueryBody>) -> Re
     let mut checks = Checks::default();
     let namespace = checks.namespace(body.namespace.as_deref());
     let limit = body.limit.unwrap_or(QueryLimits::DEFAULT_ROWS);
-    checks.require(
-        (1..=QueryLimits::MAX_ROWS).contains(&limit),
-        "limit",
-        format!("is {limit}, which is not between 1 and {}", QueryLimits::MAX_ROWS),
-    );
+    checks.between("limit", Some(limit), 1..=QueryLimits::MAX_ROWS);
     checks.finish()?;
     Ok(Reply(state.parts().warehouse.query(&namespace, &body.sql, QueryLimits::rows(limit)).await?))
 }

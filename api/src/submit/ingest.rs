@@ -143,7 +143,7 @@ fn source_options(checks: &mut Checks, body: &IngestBody) -> SourceOptions {
         checks.take(field, Globs::new(globs, &[]));
     }
     let depth = body.depth.unwrap_or(0);
-    checks.require(depth <= MAX_DEPTH, "depth", format!("is {depth}, which is not between 0 and {MAX_DEPTH}"));
+    checks.between("depth", Some(depth), 0..=MAX_DEPTH);
     SourceOptions {
         query: body.query.clone(),
         include: body.include.clone(),

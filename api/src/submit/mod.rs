@@ -9,7 +9,7 @@ mod runs;
 
 pub(crate) use chain::{Chained, chained};
 pub use checks::Checks;
-pub(crate) use checks::{collection, namespace, one_of};
+pub(crate) use checks::{after, collection, namespace, one_of, page};
 pub(crate) use ingest::to_i64;
 pub use ingest::{
     IngestDefaults, IngestTarget, SourceOptions, ingest_command, ingest_target, same_embed_model, submit_ingest,

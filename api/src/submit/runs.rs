@@ -68,20 +68,8 @@ pub fn run_request(body: RunBody, known: &Known) -> Result<RunRequest, ApiError>
     );
     checks.label("model", body.model.as_deref());
     known.provider(&mut checks, body.provider.as_deref());
-    if let Some(temperature) = body.temperature {
-        checks.require(
-            (0.0..=2.0).contains(&temperature),
-            "temperature",
-            format!("is {temperature}, which is not between 0 and 2"),
-        );
-    }
-    if let Some(iters) = body.max_iters {
-        checks.require(
-            (1..=MAX_ITERS).contains(&iters),
-            "max_iters",
-            format!("is {iters}, which is not between 1 and {MAX_ITERS}"),
-        );
-    }
+    checks.temperature(body.temperature);
+    checks.between("max_iters", body.max_iters, 1..=MAX_ITERS);
     for (index, tool) in body.tools.iter().flatten().enumerate().take(MAX_NAMES + 1) {
         let of_a_server = known.tools_of(&namespace).any(|known| known.is_prefix && tool.starts_with(&known.name));
         if !of_a_server {
@@ -95,11 +83,8 @@ pub fn run_request(body: RunBody, known: &Known) -> Result<RunRequest, ApiError>
         checks.require(count <= MAX_NAMES, field, format!("names {count}; at most {MAX_NAMES} are read"));
     }
     let budget = body.budget.unwrap_or_default();
-    for (field, value) in [("budget.tokens", budget.tokens), ("budget.seconds", budget.seconds)] {
-        if let Some(value) = value.filter(|value| *value <= 0) {
-            checks.refuse(field, format!("is {value}, which is not above 0"));
-        }
-    }
+    checks.above_zero("budget.tokens", budget.tokens);
+    checks.above_zero("budget.seconds", budget.seconds);
     let metadata_json = checks.metadata(body.metadata.as_ref());
     checks.finish().map_err(|error| if unknown_agent { error.hint("riverrun agents") } else { error })?;
     Ok(RunRequest {

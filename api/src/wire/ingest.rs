@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use riverrun_stores::documents::SourceVersion;
 use riverrun_stores::read_models::document_views::{IngestStatus, IngestView as StoredIngest};
 use riverrun_stores::read_models::{DocumentVersionView, DocumentView, FailureView, IngestFailureView, Timestamp};
@@ -183,6 +185,32 @@ pub struct ReembedBody {
     /// The collection's namespace; `default` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+}
+
+/// Judgements that the searches of a collection are tuned to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TuneBody {
+    /// Judged questions, at most 2,000, each once. Ten at least must have a relevant document in the collection.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub judgements: Vec<JudgementBody>,
+    /// Whether searches are to be as without tuning, instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<bool>,
+    /// The collection's namespace; `default` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// A question with what people found of documents.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JudgementBody {
+    /// The question; at most 16 KiB.
+    pub query: String,
+    /// Grades by document, 0 to 10, at most 1,000: a document's id, its source, or its file's name without extension. Above 0 is
+    /// relevant, and what is not judged is not. Documents that the collection does not have count for nothing.
+    pub documents: BTreeMap<String, f64>,
 }
 
 /// The request was accepted: its command is on the log.

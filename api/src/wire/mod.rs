@@ -51,7 +51,7 @@ pub use finetune::{
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
 pub use ingest::{
     CheckedChunk, ChunkFault, CollectionCheck, DeadLetterEntry, DocumentDetail, IndexName, IngestAccepted, IngestBody,
-    IngestMessage, IngestView, Orphan, RebuildBody, Redriven, ReembedBody,
+    IngestMessage, IngestView, JudgementBody, Orphan, RebuildBody, Redriven, ReembedBody, TuneBody,
 };
 pub use memory::{
     ForgetCounts, ForgetDone, LeftOutView, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody,
@@ -69,7 +69,8 @@ pub use rag::{
     SearchItem, SearchMode, SearchScores, SearchTimes,
 };
 pub use riverrun_stores::read_models::{
-    DatasetView, DeletionView, GateView, JobView, ModelVersionView, RebuildView, ReembeddingView, StepLossView,
+    DatasetView, DeletionView, GateView, JobView, ModelVersionView, RebuildView, ReembeddingView, SearchGainView,
+    StepLossView, TuningView,
 };
 pub use riverrun_stores::warehouse::{Column, QueryResult, TableInfo};
 pub(crate) use run_bounds::fitting_steps;

@@ -78,6 +78,9 @@ searching_bodies! {
     /// Whether the default chat model is asked for other wordings, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rewrite: Option<bool>,
+    /// Whether a collection that was tuned is searched so; it is when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tuned: Option<bool>,
     /// Bytes of the document before and behind each chunk, at most 20,000: a search shows them as `context`, and the model
     /// that answers a question reads them. Left out, a search shows none and a question has `RIVERRUN_RAG_CONTEXT_BYTES`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -151,6 +154,9 @@ pub struct SearchDone {
     pub took_ms: SearchTimes,
     /// The model that the query was embedded with.
     pub embed_model: String,
+    /// Whether what the collection was tuned to moved the vectors of the query.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tuned: bool,
     /// What was left out although it was wanted, such as a re-ranking that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

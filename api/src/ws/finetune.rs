@@ -18,6 +18,7 @@ use crate::extract::{Query, id};
 use crate::hub::StreamEnd;
 use crate::routes::finetune::unknown_job;
 use crate::state::AppState;
+use crate::submit;
 use crate::wire::FinetuneMessage;
 
 /// How often the read model is asked.
@@ -40,12 +41,13 @@ pub(super) async fn finetune(
 ) -> Result<Response, ApiError> {
     let given = upgrade(given)?;
     let job_id: FinetuneId = id(&job_id)?;
+    let after = submit::after(query.after)?;
     finetune::job(&state.parts().sql, job_id).await?.ok_or_else(|| unknown_job(job_id))?;
     let slot = state.stream_slot()?;
     Ok(given.on_upgrade(move |socket| async move {
         let _slot = slot;
         let _open = state.core().metrics().stream();
-        let messages = messages(state.clone(), job_id, query.after);
+        let messages = messages(state.clone(), job_id, after);
         follow(socket, messages.map(|item| -> Say { say(item.map_err(StreamEnd::Failed)) })).await;
     }))
 }

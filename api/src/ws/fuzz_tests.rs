@@ -9,7 +9,7 @@ use crate::fuzz::{Target, run};
 use crate::wire::{
     AnalyzeBody, ApplyBody, ApprovalBody, AskBody, CancelBody, ChatBody, EmbedBody, FinetuneBody, ForkBody, ImportBody,
     ImproveBody, IngestBody, LoginBody, MemoryChatBody, QueryBody, ReembedBody, RevertBody, RunBody, SearchBody,
-    ToolCallBody, TurnBody,
+    ToolCallBody, TuneBody, TurnBody,
 };
 
 const WORDS: &[&str] = &[
@@ -91,6 +91,7 @@ fn http_bodies_are_read_or_refused() {
         tried::<RunBody>(bytes);
         tried::<SearchBody>(bytes);
         tried::<ToolCallBody>(bytes);
+        tried::<TuneBody>(bytes);
         tried::<TurnBody>(bytes);
     });
 }

@@ -26,6 +26,7 @@ use crate::extract::{self, Query, id};
 use crate::hub::{StreamEnd, unknown_ingest};
 use crate::routes::runs::FollowQuery;
 use crate::state::AppState;
+use crate::submit;
 use crate::unambiguous::Unambiguous;
 use crate::wire::{RunBody, RunMessage};
 use session::{Closing, Say, close, follow};
@@ -61,7 +62,7 @@ async fn run(
 ) -> Result<Response, ApiError> {
     let given = upgrade(given)?;
     let run_id: RunId = id(&run_id)?;
-    let stream = state.hub().run_stream(run_id, query.after, query.tokens);
+    let stream = state.hub().run_stream(run_id, submit::after(query.after)?, query.tokens);
     stream.known().await?;
     let slot = state.stream_slot()?;
     Ok(given.on_upgrade(move |socket| async move {

@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Request;
+use riverrun_schemas::{ProjectId, RunId};
 use serde_json::{Value, json};
 
 use crate::harness::{Api, Reply, problem, test};
@@ -56,12 +57,54 @@ fn given_bodies_that_can_not_be_when_they_are_posted_then_each_field_is_named() 
             ("/ingest", json!({"source": "/x", "collection": "c", "type": "exe"}), vec!["type"]),
             ("/chat", json!({"messages": []}), vec!["messages"]),
             ("/chat", json!({"messages": [{"role": "root", "content": "x"}]}), vec!["messages[0].role"]),
+            ("/chat", json!({"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}), vec!["max_tokens"]),
+            ("/runs", json!({"task": "x", "max_iters": 0, "temperature": -1}), vec!["temperature", "max_iters"]),
+            (
+                "/runs",
+                json!({"task": "x", "budget": {"tokens": 0, "seconds": -1}}),
+                vec!["budget.tokens", "budget.seconds"],
+            ),
+            ("/warehouse/query", json!({"sql": "SELECT 1", "limit": 0}), vec!["limit"]),
+            ("/warehouse/query", json!({"sql": "SELECT 1", "limit": 10_001}), vec!["limit"]),
             ("/embed", json!({"inputs": ["x", " "]}), vec!["inputs[1]"]),
         ] {
             let found = problem(&api.post(path, body.clone()).await, &[422]);
             let named: Vec<&str> =
                 found["errors"].as_array().unwrap().iter().map(|error| error["field"].as_str().unwrap()).collect();
             assert_eq!(named, fields, "{path} {body}");
+        }
+    });
+}
+
+/// The lists, as the API's description tells them, with what else they must be told.
+fn lists() -> Vec<String> {
+    let document = serde_json::to_value(riverrun_api::openapi()).unwrap();
+    let mut found = Vec::new();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        let parameters = operations["get"]["parameters"].as_array().cloned().unwrap_or_default();
+        if !parameters.iter().any(|one| one["name"] == "limit" && one["in"] == "query") {
+            continue;
+        }
+        let id = if path.starts_with("/runs") { RunId::new().to_string() } else { ProjectId::new().to_string() };
+        let needed = parameters.iter().filter(|one| one["in"] == "query" && one["required"] == true);
+        let needed: String = needed.map(|one| format!("{}=x&", one["name"].as_str().unwrap())).collect();
+        found.push(format!("{}?{needed}limit=", path.replace("{id}", &id)));
+    }
+    found
+}
+
+#[test]
+fn given_a_limit_of_nothing_or_beyond_the_most_when_any_list_is_asked_for_then_it_is_refused_and_not_cut() {
+    test(async |api| {
+        let lists = lists();
+        assert!(lists.len() >= 10, "{lists:?}");
+        for list in lists {
+            for limit in ["0", "1001", "4294967295"] {
+                let found = problem(&api.get(&format!("{list}{limit}")).await, &[422]);
+                assert_eq!(found["errors"][0]["field"], "limit", "{list}{limit}: {found}");
+                let reason = found["errors"][0]["reason"].as_str().unwrap();
+                assert!(reason.starts_with(&format!("is {limit}, which is not between 1 and ")), "{list}: {reason}");
+            }
         }
     });
 }
@@ -94,6 +137,7 @@ fn given_requests_that_are_none_when_they_come_then_the_status_says_what_is_wron
             (404, "collection_not_found", "GET", "/documents?collection=none", None, b"", vec![]),
             (422, "invalid_request", "GET", "/documents", None, b"", vec![]),
             (422, "invalid_request", "GET", "/runs?limit=many", None, b"", vec![]),
+            (422, "invalid_request", "GET", "/runs/run_01h455vb4pex5vsknk084sn02q/events?after=-1", None, b"", vec![]),
             (422, "invalid_request", "GET", "/runs?status=odd", None, b"", vec![]),
             (422, "cursor_invalid", "GET", "/runs?cursor=%00", None, b"", vec![]),
             (422, "invalid_request", "GET", "/runs?nonsense=1", None, b"", vec![]),

@@ -139,6 +139,10 @@ async fn asked(api: &Api, route: &str) -> Option<(Asked, &'static [u16])> {
             api.ingest("key-rebuilt", &[("a.md", "# Key\n\nAgain.")]).await;
             (Asked::json("/collections/key-rebuilt/rebuild", json!({ "afresh": true })), &[200, 202])
         }
+        "/collections/{name}/tune" => {
+            api.ingest("key-tuned", &[("a.md", "# Key\n\nTuned.")]).await;
+            (Asked::json("/collections/key-tuned/tune", json!({ "off": true })), &[200, 202])
+        }
         "/collections/{name}/reembed" => {
             api.ingest("key-renewed", &[("a.md", "# Key\n\nAnew.")]).await;
             let body = json!({ "model": "ollama/other-embed" });

@@ -116,6 +116,9 @@ impl Owned {
             view["finished_at"].is_string().then_some(())
         })
         .await;
+        let tuned = api.post("/collections/renewed/tune", json!({ "off": true, "namespace": OWNER })).await;
+        assert!(matches!(tuned.status, 200 | 202), "{}", tuned.body);
+        let tuning_id = tuned.body["tuning_id"].as_str().unwrap().to_owned();
         let rebuilt = api.post("/collections/renewed/rebuild", json!({ "namespace": OWNER })).await;
         assert!(matches!(rebuilt.status, 200 | 202), "{}", rebuilt.body);
         let rebuild_id = rebuilt.body["rebuild_id"].as_str().unwrap().to_owned();
@@ -178,6 +181,7 @@ impl Owned {
             ("ingest_id", ingest_id),
             ("document_id", document_id),
             ("reembedding_id", reembedding_id),
+            ("tuning_id", tuning_id),
             ("rebuild_id", rebuild_id),
             ("deletion_id", deletion_id),
             ("turn_id", turn_id),
@@ -206,6 +210,8 @@ impl Owned {
             (path, "id") if path.starts_with("/deletions") => of("deletion_id"),
             (path, "id") if path.starts_with("/reembeddings") => of("reembedding_id"),
             (path, "id") if path.starts_with("/rebuilds") => of("rebuild_id"),
+            (path, "id") if path.starts_with("/tunings") => of("tuning_id"),
+            (path, "off") if path.ends_with("/tune") => Some(json!(true)),
             (path, "id") if path.starts_with("/memory") => of("turn_id"),
             (path, "name") if path.starts_with("/collections") => Some(json!("papers")),
             (path, "name") if path.starts_with("/tools") => Some(json!("knowledge_search")),

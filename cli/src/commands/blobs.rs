@@ -13,7 +13,7 @@ use crate::output::{Output, table, tell};
 pub enum BlobsCommand {
     /// List the largest blobs
     Ls {
-        /// Most blobs; 50 when left out
+        /// Most blobs, 1 to 1,000; 50 when left out
         #[arg(long, value_name = "N")]
         limit: Option<usize>,
     },

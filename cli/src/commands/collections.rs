@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use riverrun_api::wire::{CollectionView, DeletionView, Items};
 
 use super::docs::rm;
-use super::{rebuild, reembed};
+use super::{rebuild, reembed, tune};
 use crate::client::{encode, with_query};
 use crate::error::CliError;
 use crate::host::Connection;
@@ -42,6 +42,8 @@ pub enum CollectionsCommand {
     },
     /// Embed a collection with another model, beside the searches, and go over to it when all is there
     Reembed(reembed::ReembedArgs),
+    /// Learn from judgements where questions to a collection should look; `--off` searches as without
+    Tune(tune::TuneArgs),
     /// Make keywords and vectors of a collection again from the log, where they are lost, damaged or behind
     Rebuild(rebuild::RebuildArgs),
     /// Compare vectors, keywords and read model of a collection, chunk by chunk
@@ -67,6 +69,7 @@ pub async fn run(connection: &Connection, args: CollectionsArgs, output: Output)
             rm::show(&receipt, output)
         }
         Some(CollectionsCommand::Reembed(args)) => reembed::run(connection, args, output).await,
+        Some(CollectionsCommand::Tune(args)) => tune::run(connection, args, output).await,
         Some(CollectionsCommand::Rebuild(args)) => rebuild::run(connection, args, output).await,
         Some(CollectionsCommand::Check { name, namespace, repair }) => {
             check::run(connection, check::Check { name, namespace, repair }, output).await

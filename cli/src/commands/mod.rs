@@ -31,6 +31,7 @@ pub mod tokens;
 mod tools;
 mod topics;
 pub mod transfer;
+mod tune;
 pub mod usage;
 pub(crate) mod warehouse;
 pub mod worker;

@@ -75,7 +75,7 @@ pub enum ProjectCommand {
     Trend {
         /// An id of `riverrun project ls`
         id: String,
-        /// The earlier analysis; the last but one when left out
+        /// The earlier analysis; the one before the later when left out
         #[arg(long, value_name = "ANALYSIS")]
         from: Option<String>,
         /// The later analysis; the last when left out

@@ -32,8 +32,13 @@ pub(super) fn read(values: &mut BTreeMap<String, String>, folder: &Path) -> Resu
     Ok(())
 }
 
+/// The name that a file has in the place of the setting, where it may have one.
+pub(super) fn name_of(setting: &str) -> String {
+    format!("{setting}{SUFFIX}")
+}
+
 /// The setting whose value the file of this name holds.
-fn held_by(name: &str) -> Option<&str> {
+pub(super) fn held_by(name: &str) -> Option<&str> {
     let setting = name.strip_suffix(SUFFIX)?;
     let is_secret = SECRETS.iter().any(|end| setting.ends_with(end));
     (setting.starts_with(PREFIX) && is_secret).then_some(setting)

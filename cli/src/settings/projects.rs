@@ -48,7 +48,7 @@ mod tests {
 
     fn read(pairs: &[(&str, &str)]) -> Result<ProjectSettings, CliError> {
         let values: BTreeMap<String, String> = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        settings(&Values(values), Path::new("/tmp"), Path::new("/tmp/data"))
+        settings(&Values::new(values), Path::new("/tmp"), Path::new("/tmp/data"))
     }
 
     #[test]

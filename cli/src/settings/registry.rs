@@ -56,7 +56,7 @@ mod tests {
 
     fn read(pairs: &[(&str, &str)], folder: &Path) -> Result<Option<RegistryConfig>, CliError> {
         let values = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        schema_registry(&Values(values), folder)
+        schema_registry(&Values::new(values), folder)
     }
 
     #[test]

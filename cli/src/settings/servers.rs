@@ -107,8 +107,9 @@ pub(super) fn qdrant(values: &Values) -> Result<Option<QdrantConfig>, CliError> 
 /// The process that has the tables, where one is named.
 pub(super) fn warehouse(values: &Values) -> Result<Option<RemoteConfig>, CliError> {
     let (place, key) = ("RIVERRUN_WAREHOUSE_URL", "RIVERRUN_WAREHOUSE_TOKEN");
+    let (url, token) = (values.text(place), values.text(key));
     // The token alone is no mistake: the process that has the tables shares its secrets with those that ask it.
-    let Some(url) = values.text(place) else { return Ok(None) };
+    let Some(url) = url else { return Ok(None) };
     if !url.starts_with("http://") && !url.starts_with("https://") {
         return Err(wrong(place, &redact_url(&url), "http://host:8000 or https://host"));
     }
@@ -116,13 +117,14 @@ pub(super) fn warehouse(values: &Values) -> Result<Option<RemoteConfig>, CliErro
         let expected = format!("an address without a password, ? and #; {key} has the token");
         return Err(wrong(place, &redact_url(&url), &expected));
     }
-    Ok(Some(RemoteConfig { url, token: values.text(key) }))
+    Ok(Some(RemoteConfig { url, token }))
 }
 
 /// A bucket where one is named. Its other settings without it would go unused in silence.
 pub(super) fn s3(values: &Values) -> Result<Option<S3Config>, CliError> {
     let [endpoint, id, key] = ["RIVERRUN_S3_ENDPOINT", "RIVERRUN_S3_ACCESS_KEY_ID", "RIVERRUN_S3_SECRET_ACCESS_KEY"]
         .map(|name| values.text(name));
+    let region = values.text("RIVERRUN_S3_REGION").unwrap_or_else(|| "us-east-1".to_owned());
     let Some(bucket) = values.text("RIVERRUN_S3_BUCKET") else {
         return match endpoint.or(id).or(key) {
             None => Ok(None),
@@ -140,7 +142,6 @@ pub(super) fn s3(values: &Values) -> Result<Option<S3Config>, CliError> {
         )
         .hint("set both, or none for a bucket that anybody may use"));
     }
-    let region = values.text("RIVERRUN_S3_REGION").unwrap_or_else(|| "us-east-1".to_owned());
     Ok(Some(S3Config { bucket, endpoint, region, access_key_id: id, secret_access_key: key }))
 }
 
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     fn values(pairs: &[(&str, &str)]) -> Values {
-        Values(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+        Values::new(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
     }
 
     #[test]

@@ -3,7 +3,7 @@ use super::*;
 fn read(pairs: &[(&str, &str)]) -> Result<Settings, CliError> {
     let mut values: BTreeMap<String, String> = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     values.entry("HOME".into()).or_insert("/home/ann".into());
-    Settings::from_values(&Values(values), Path::new("/tmp"))
+    Settings::from_values(&Values::new(values), Path::new("/tmp"))
 }
 
 #[test]
@@ -42,6 +42,8 @@ fn given_values_that_can_not_be_when_settings_are_read_then_the_error_names_the_
         ("RIVERRUN_LOG_FORMAT", "xml"),
         ("RIVERRUN_WEB_ALLOW", "http://x"),
         ("RIVERRUN_KAFKA_PORT", "19092"),
+        (CLIENTS_BROKERS[0], "k:9092"),
+        (CLIENTS_BROKERS[1], "k:9092"),
         ("RIVERRUN_KAFKA_SECURITY_PROTOCOL", "none"),
         ("RIVERRUN_QDRANT_URL", "127.0.0.1:6334"),
         ("RIVERRUN_QDRANT_API_KEY", "key"),
@@ -56,6 +58,43 @@ fn given_values_that_can_not_be_when_settings_are_read_then_the_error_names_the_
     assert!(!read(&[("RIVERRUN_API_TOKENS", "secret")]).unwrap_err().message.contains("secret"));
     assert!(!read(&[("RIVERRUN_KAFKA_SASL_PASSWD", "secret")]).unwrap_err().message.contains("secret"));
     assert!(!read(&[("RIVERRUN_DATABASE_URL", "mysql://ann:secret@db/x")]).unwrap_err().message.contains("secret"));
+}
+
+#[test]
+fn given_the_page_of_settings_when_nothing_is_set_then_each_of_them_is_asked_for() {
+    let page = include_str!("../../../docs/configuration.md");
+    let values = Values::new(BTreeMap::from([("HOME".to_owned(), "/home/ann".to_owned())]));
+    Settings::from_values(&values, Path::new("/tmp")).unwrap();
+    let asked = values.asked.borrow();
+    let mut listed = 0;
+    for (at, _) in page.match_indices(PREFIX) {
+        let end = page[at..].find(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
+        let name = &page[at..at + end.unwrap()];
+        // A beginning alone stands for many, and what Kafka's client is told has the client's names.
+        if !name.ends_with('_') && (!name.starts_with(KAFKA_PREFIX) || name == KAFKA_BROKERS) {
+            assert!(asked.contains(name), "{name} would be told to be no setting");
+            listed += 1;
+        }
+    }
+    assert!(listed > 80, "{listed}");
+}
+
+#[test]
+fn given_names_that_are_no_settings_when_a_folder_is_read_then_those_that_were_meant_for_one_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = [("API_PROT", "8123"), ("API_HOSTS", ""), ("BIN", "/bin/riverrun"), ("OPENIA_API_KEY_FILE", "key")];
+    std::fs::write(folder.path().join("key"), "canary").unwrap();
+    let text: String = lines.iter().map(|(name, value)| format!("{PREFIX}{name}={value}\n")).collect();
+    std::fs::write(folder.path().join(".env"), text).unwrap();
+    let settings = Settings::load(folder.path()).unwrap();
+    let told: Vec<String> = settings.api.misspelt.iter().map(ToString::to_string).collect();
+    let wanted = [("API_PROT", "API_PORT"), ("OPENIA_API_KEY_FILE", "OPENAI_API_KEY_FILE")]
+        .map(|(name, meant)| format!("{PREFIX}{name} is no setting and is not read: did you mean {PREFIX}{meant}?"));
+    assert_eq!(told, wanted);
+    for name in ["BROKER", "BOOTSTRAP_SERVER"].map(|own| format!("{KAFKA_PREFIX}{own}")) {
+        let hint = read(&[(name.as_str(), "k:9092")]).unwrap_err().hint.unwrap();
+        assert!(hint.starts_with(&format!("did you mean {KAFKA_BROKERS}?")), "{name}: {hint}");
+    }
 }
 
 #[test]

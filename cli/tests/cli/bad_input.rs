@@ -1,5 +1,7 @@
 //! What can't be done says what failed, on which value, and what to do; nothing of it goes to stdout.
 
+use serde_json::json;
+
 use crate::harness::Place;
 
 const UNKNOWN_RUN: &str = "run_01h455vb4pex5vsknk084sn02q";
@@ -119,5 +121,48 @@ fn given_names_that_are_not_there_when_they_are_used_then_the_exit_code_is_4() {
         (vec!["agent", "run", "x", "--collection", "no-such"], vec!["no-such"]),
     ] {
         check(&place, &arguments, 4, &words);
+    }
+}
+
+#[test]
+fn given_a_variable_that_was_meant_for_a_setting_when_a_command_starts_then_it_is_told_once_and_the_command_goes_on() {
+    let misspelt = concat!("RIVERRUN_", "API_PROT");
+    let place = Place::new().with(misspelt, "8123").with(concat!("RIVERRUN_", "BIN"), "/bin/riverrun");
+    let told = format!("{misspelt} is no setting and is not read: did you mean RIVERRUN_API_PORT?");
+    let done = place.run(&["agents", "--json"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, format!("warning: {told}\n").as_str()));
+    assert_eq!(done.json()["items"][0]["name"], "react");
+    let rows = place.run(&["diagnose", "--json"]).json();
+    let row = rows["services"].as_array().unwrap().iter().find(|row| row["name"] == "settings").unwrap();
+    assert_eq!((&row["status"], &row["required"], &row["detail"]), (&json!("missing"), &json!(false), &json!(told)));
+}
+
+#[test]
+fn given_numbers_that_nothing_can_be_done_with_when_commands_run_then_they_are_refused_by_name() {
+    let place = Place::new().with("RIVERRUN_API_PORT", 0);
+    let _server = place.serve();
+    for (arguments, name) in [
+        (vec!["chat", "hi", "--max-tokens", "0"], "max_tokens"),
+        (vec!["chat", "hi", "--temperature", "2.5"], "temperature"),
+        (vec!["agent", "run", "x", "--max-iters", "0"], "max_iters"),
+        (vec!["agent", "run", "x", "--budget-tokens", "0"], "budget.tokens"),
+        (vec!["agent", "run", "x", "--budget-seconds", "0"], "budget.seconds"),
+        (vec!["search", "x", "-k", "0"], "k"),
+        (vec!["memory", "context", "-k", "0"], "k"),
+        (vec!["blobs", "ls", "--limit", "0"], "limit"),
+        (vec!["blobs", "ls", "--limit", "1001"], "limit"),
+        (vec!["blobs", "check", "--grace", "0"], "grace_hours"),
+        (vec!["dlq", "ls", "--limit", "0"], "limit"),
+        (vec!["dlq", "ls", "--limit", "501"], "limit"),
+        (vec!["runs", "ls", "--limit", "0"], "limit"),
+        (vec!["runs", "ls", "--limit", "501"], "limit"),
+        (vec!["docs", "ls", "--limit", "0"], "limit"),
+        (vec!["memory", "turns", "--limit", "0"], "limit"),
+        (vec!["project", "ls", "--limit", "0"], "limit"),
+        (vec!["finetune", "jobs", "--limit", "0"], "limit"),
+        (vec!["finetune", "registry", "--limit", "0"], "limit"),
+        (vec!["warehouse", "query", "SELECT 1", "--limit", "0"], "limit"),
+    ] {
+        check(&place, &arguments, 4, &[&format!("{name}: is ")]);
     }
 }

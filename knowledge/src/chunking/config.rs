@@ -1,6 +1,6 @@
 //! Sizes and overlaps: what is asked for, checked.
 
-use riverrun_schemas::Failure;
+use riverrun_schemas::{Failure, not_there};
 
 use super::{
     DEFAULT_OVERLAP, DEFAULT_SIZE, DEFAULT_TOKENS, DEFAULT_TOKENS_OVERLAP, MAX_CHUNKS, MAX_SIZE, MAX_TOKENS,
@@ -150,9 +150,7 @@ impl ChunkError {
             Self::BadSize { size, unit } => {
                 ("chunk_size", format!("is {size}, which is not between 1 and {} {unit}", unit.max_size()))
             }
-            Self::BadUnit { given } => {
-                ("chunk_unit", format!("{given:?} is not there; choose one of: characters, tokens"))
-            }
+            Self::BadUnit { given } => ("chunk_unit", not_there(given, ChunkUnit::NAMES)),
             Self::BadOverlap { overlap, size } => {
                 ("chunk_overlap", format!("is {overlap}, which is not between 0 and one less than chunk_size, {size}"))
             }

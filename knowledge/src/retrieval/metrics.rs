@@ -36,7 +36,8 @@ pub fn ndcg(ranking: &[String], judged: &Judged, k: usize) -> f64 {
     discounted(ranking.iter().take(k).map(of)) / best
 }
 
-fn gain(grade: f64) -> f64 {
+/// What a grade is worth: twice and one more than the grade below; nothing from 0 down.
+pub fn gain(grade: f64) -> f64 {
     grade.max(0.0).exp2() - 1.0
 }
 

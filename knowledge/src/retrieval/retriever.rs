@@ -10,6 +10,8 @@ use riverrun_stores::{
     VectorStore,
 };
 
+use super::adapter::{self, QueryAdapters};
+use super::checks::{check, check_model, describe};
 use super::context::{StoredTexts, TextFailure, Texts, widen};
 use super::error::RetrievalError;
 use super::figures::RetrievalFigures;
@@ -32,6 +34,9 @@ const RERANK: std::ops::RangeInclusive<usize> = 20..=50;
 /// Most bytes before and behind each passage that an agent reads: the results of its searches go into every later prompt.
 const MAX_PASSAGE_BYTES: usize = 4_000;
 
+/// How the note begins that says why a collection was searched as if it had not been tuned.
+const TUNING_LEFT_OUT: &str = "tuning was left out";
+
 /// Finds chunks. Clones share the stores and models.
 #[derive(Clone)]
 pub struct Retriever {
@@ -47,6 +52,8 @@ pub struct Retriever {
     stored: Option<Arc<dyn StoredTexts>>,
     /// How many bytes before and behind a chunk agents read.
     passage_bytes: usize,
+    /// Which collections are tuned.
+    adapters: Option<Arc<dyn QueryAdapters>>,
 }
 
 impl std::fmt::Debug for Retriever {
@@ -66,6 +73,14 @@ impl Found {
     fn is_all_of(&self, depth: usize) -> bool {
         self.dense.iter().all(|hits| hits.len() < depth) && self.sparse.iter().all(|hits| hits.len() < depth)
     }
+}
+
+/// What is told of a search beside what it found.
+#[derive(Default)]
+struct Told {
+    took_ms: SearchTimes,
+    notes: Vec<String>,
+    tuned: bool,
 }
 
 /// Chunks that a search found for a wording, with its scores.
@@ -95,7 +110,13 @@ impl Retriever {
             gaps: Gaps::default(),
             stored: None,
             passage_bytes: 0,
+            adapters: None,
         }
+    }
+
+    /// The same that moves the vectors of queries where a collection was tuned.
+    pub fn with_adapters(self, adapters: Arc<dyn QueryAdapters>) -> Self {
+        Self { adapters: Some(adapters), ..self }
     }
 
     /// The same with vectors of queries kept for a while.
@@ -158,10 +179,10 @@ impl Retriever {
         // Before anything is asked of a model.
         check_model(request, &self.collection(&request.collection).await?)?;
         let reranking = self.reranking(request);
-        let mut took_ms = SearchTimes::default();
-        let mut notes = Vec::new();
-        let wordings = self.wordings(request, &mut took_ms, &mut notes).await;
-        let (mut items, info) = self.fused(request, &wordings, &mut took_ms).await?;
+        let mut told = Told::default();
+        let wordings = self.wordings(request, &mut told).await;
+        let (mut items, info) = self.fused(request, &wordings, &mut told).await?;
+        let Told { mut took_ms, mut notes, tuned } = told;
         match reranking {
             Reranking::Unwanted => {}
             _ if items.is_empty() => {}
@@ -183,7 +204,7 @@ impl Retriever {
         let gap = gap.or_else(|| self.gaps.of(&request.collection));
         let incomplete = gap.map(|gap| incomplete(&gap, &request.collection));
         notes.extend(incomplete.as_ref().map(|failure| failure.message.clone()));
-        Ok(SearchResult { items, took_ms, embed_model: info.model, notes, incomplete })
+        Ok(SearchResult { items, took_ms, embed_model: info.model, tuned, notes, incomplete })
     }
 
     async fn collection(&self, collection: &Collection) -> Result<CollectionInfo, RetrievalError> {
@@ -226,12 +247,7 @@ impl Retriever {
     }
 
     /// The query and what else is searched for.
-    async fn wordings(
-        &self,
-        request: &SearchRequest,
-        took_ms: &mut SearchTimes,
-        notes: &mut Vec<String>,
-    ) -> Vec<String> {
+    async fn wordings(&self, request: &SearchRequest, told: &mut Told) -> Vec<String> {
         let mut wordings = vec![request.query.clone()];
         wordings.extend(request.wordings.iter().cloned());
         if request.rewrite {
@@ -240,10 +256,10 @@ impl Retriever {
                 Ok(found) => wordings.extend(found),
                 Err(error) => {
                     tracing::warn!(error = %error, "other wordings left out");
-                    notes.push(format!("other wordings were left out: {error}"));
+                    told.notes.push(format!("other wordings were left out: {error}"));
                 }
             }
-            took_ms.rewrite = Some(elapsed_ms(since));
+            told.took_ms.rewrite = Some(elapsed_ms(since));
         }
         wordings
     }
@@ -254,18 +270,18 @@ impl Retriever {
         &self,
         request: &SearchRequest,
         wordings: &[String],
-        took_ms: &mut SearchTimes,
+        told: &mut Told,
     ) -> Result<(Vec<SearchItem>, CollectionInfo), RetrievalError> {
         let mut depth = MIN_DEPTH.max(DEPTH_FACTOR * request.k);
         loop {
-            let (found, info) = self.of_one_model(request, wordings, depth, took_ms).await?;
+            let (found, info) = self.of_one_model(request, wordings, depth, told).await?;
             let is_deepest = !request.per_document || depth >= MAX_HITS || found.is_all_of(depth);
             let since = Instant::now();
             let mut items = fuse(found, request.fusion);
             if request.per_document {
                 keep_best_of_each_document(&mut items);
             }
-            took_ms.fuse += elapsed_ms(since);
+            told.took_ms.fuse += elapsed_ms(since);
             if is_deepest || items.len() >= request.k {
                 return Ok((items, info));
             }
@@ -280,12 +296,12 @@ impl Retriever {
         request: &SearchRequest,
         wordings: &[String],
         depth: usize,
-        took_ms: &mut SearchTimes,
+        told: &mut Told,
     ) -> Result<(Found, CollectionInfo), RetrievalError> {
         let mut info = self.collection(&request.collection).await?;
         loop {
             check_model(request, &info)?;
-            let found = self.both(request, wordings, &info, depth, took_ms).await;
+            let found = self.both(request, wordings, &info, depth, told).await;
             let now = self.collection(&request.collection).await?;
             if now == info {
                 return Ok((found?, info));
@@ -301,20 +317,22 @@ impl Retriever {
         wordings: &[String],
         info: &CollectionInfo,
         depth: usize,
-        took_ms: &mut SearchTimes,
+        told: &mut Told,
     ) -> Result<Found, RetrievalError> {
         let (collection, filter) = (&request.collection, &request.filter);
         let dense = async {
             if request.mode == SearchMode::Sparse {
-                return Ok((Vec::new(), 0.0, 0.0));
+                return Ok((Vec::new(), Ok(false), 0.0, 0.0));
             }
             let since = Instant::now();
-            let vectors = self.embed_queries(request, wordings, info).await?;
+            let mut vectors = self.embed_queries(request, wordings, info).await?;
+            let adapters = self.adapters.as_deref().filter(|_| request.tuned);
+            let tuned = adapter::apply(adapters, info, &mut vectors).await;
             let embed_ms = elapsed_ms(since);
             let since = Instant::now();
             let searches = vectors.iter().map(|vector| self.vectors.search(collection, vector, depth, filter));
             let hits = join_all(searches).await.into_iter().collect::<Result<Vec<_>, _>>()?;
-            Ok::<_, RetrievalError>((hits, embed_ms, elapsed_ms(since)))
+            Ok::<_, RetrievalError>((hits, tuned, embed_ms, elapsed_ms(since)))
         };
         let sparse = async {
             if request.mode == SearchMode::Dense {
@@ -326,10 +344,16 @@ impl Retriever {
             let hits = found.map(or_nothing).collect::<Result<Vec<_>, _>>()?;
             Ok::<_, RetrievalError>((hits, elapsed_ms(since)))
         };
-        let ((dense, embed_ms, dense_ms), (sparse, sparse_ms)) = tokio::try_join!(dense, sparse)?;
-        took_ms.embed += embed_ms;
-        took_ms.dense += dense_ms;
-        took_ms.sparse += sparse_ms;
+        let ((dense, tuned, embed_ms, dense_ms), (sparse, sparse_ms)) = tokio::try_join!(dense, sparse)?;
+        told.took_ms.embed += embed_ms;
+        told.took_ms.dense += dense_ms;
+        told.took_ms.sparse += sparse_ms;
+        told.tuned = *tuned.as_ref().unwrap_or(&false);
+        if let Err(failure) = tuned {
+            tracing::warn!(error = %failure, "tuning left out");
+            told.notes.retain(|note| !note.starts_with(TUNING_LEFT_OUT));
+            told.notes.push(format!("{TUNING_LEFT_OUT}: {failure}"));
+        }
         Ok(Found { dense, sparse })
     }
 
@@ -376,37 +400,6 @@ impl Retriever {
     }
 }
 
-fn check(request: &SearchRequest) -> Result<(), RetrievalError> {
-    if request.query.trim().is_empty() {
-        return Err(RetrievalError::EmptyQuery);
-    }
-    if request.query.len() > SearchRequest::MAX_QUERY_BYTES {
-        return Err(RetrievalError::QueryTooLong { bytes: request.query.len() });
-    }
-    let mut wordings = request.wordings.iter();
-    if request.wordings.len() > SearchRequest::MAX_WORDINGS || wordings.any(|text| text.trim().is_empty()) {
-        return Err(RetrievalError::BadWordings { count: request.wordings.len() });
-    }
-    if let Some(long) = request.wordings.iter().find(|text| text.len() > SearchRequest::MAX_QUERY_BYTES) {
-        return Err(RetrievalError::QueryTooLong { bytes: long.len() });
-    }
-    if !(1..=SearchRequest::MAX_K).contains(&request.k) {
-        return Err(RetrievalError::BadK { k: request.k });
-    }
-    Ok(())
-}
-
-fn check_model(request: &SearchRequest, info: &CollectionInfo) -> Result<(), RetrievalError> {
-    match &request.embed_model {
-        Some(wanted) if *wanted != info.model => Err(RetrievalError::EmbeddingModelMismatch {
-            collection: request.collection.clone(),
-            stored: describe(&info.model, info.dimensions),
-            wanted: format!("{wanted:?}"),
-        }),
-        _ => Ok(()),
-    }
-}
-
 /// A new collection has its vectors a moment before its keywords, and keywords that are being made again hold nothing yet: what has
 /// none is searched by meaning alone. Whether the collection is there at all was asked of the vectors.
 fn or_nothing(hits: Result<Vec<KeywordHit>, StoreError>) -> Result<Vec<KeywordHit>, StoreError> {
@@ -422,10 +415,6 @@ fn left_out(reason: &str) -> String {
 
 fn incomplete(gap: &Gap, collection: &Collection) -> Failure {
     Failure::new("index_incomplete", gap.note(collection)).with_hint(gap.fix(collection))
-}
-
-fn describe(model: &str, dimensions: usize) -> String {
-    format!("{model:?} ({dimensions} dimensions)")
 }
 
 /// A chunk with the headings that it stands under, as it was embedded.

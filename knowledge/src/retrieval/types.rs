@@ -28,6 +28,8 @@ pub struct SearchRequest {
     pub wordings: Vec<String>,
     /// Whether a chat model is asked for other wordings, too. When it fails, the search goes on without and says so.
     pub rewrite: bool,
+    /// Whether the vector of the query is moved by the collection's adapter, where the collection was tuned.
+    pub tuned: bool,
 }
 
 /// Which searches are done.
@@ -76,6 +78,7 @@ impl SearchRequest {
             fusion: Fusion::Rrf,
             wordings: Vec::new(),
             rewrite: false,
+            tuned: true,
         }
     }
 }
@@ -92,6 +95,9 @@ pub struct SearchResult {
     pub took_ms: SearchTimes,
     /// The model that the query was embedded with: the collection's own.
     pub embed_model: String,
+    /// Whether the vectors of the query were moved by the collection's adapter.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tuned: bool,
     /// What was left out although it was wanted, such as a re-ranking that failed; empty when all went well.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

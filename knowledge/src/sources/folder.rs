@@ -1,7 +1,7 @@
 //! A folder: every document in it and below, by the ignore rules that people keep anyway.
 //!
-//! Hidden entries and what `.gitignore`, `.ignore` and `.git/info/exclude` within the folder list is left out, whether or not
-//! the folder is a repository; rules above it and the user's own are not asked, so that the same folder reads the same
+//! Hidden entries and what `.gitignore`, `.ignore` and `.git/info/exclude` within the folder list ([`IgnoreRules`]) is left out, whether
+//! or not the folder is a repository; rules above it and the user's own are not asked, so that the same folder reads the same
 //! everywhere. Symbolic links are not followed. What is left out is counted; a left-out folder counts as one.
 
 use std::collections::{BTreeSet, HashMap};
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use ignore::{DirEntry, WalkBuilder};
 
 use super::globs::Globs;
+use super::ignored::IgnoreRules;
 use super::read::{FoundDocument, Limits, special_kind};
 use super::{SourceError, may_be_readable};
 
@@ -38,7 +39,8 @@ pub fn list_folder(root: &Path, any_type: bool, globs: &Globs, limits: Limits) -
     // Entries that the walk showed, by their folder: what a folder has beyond them was left out.
     let mut shown: HashMap<PathBuf, usize> = HashMap::from([(root.to_owned(), 0)]);
     let mut files = 0;
-    for entry in walk(root) {
+    let rules = IgnoreRules::default();
+    for entry in walk(root, &rules) {
         let entry = match entry {
             Ok(entry) if entry.depth() == 0 => continue,
             Ok(entry) => entry,
@@ -65,21 +67,21 @@ pub fn list_folder(root: &Path, any_type: bool, globs: &Globs, limits: Limits) -
             return Err(SourceError::TooManyFiles { path: root.display().to_string(), limit: limits.max_files });
         }
     }
+    if let Some(failure) = rules.failure() {
+        return Err(failure);
+    }
     listing.skipped += shown.iter().map(|(folder, shown)| entries(folder).saturating_sub(*shown)).sum::<usize>();
     Ok(listing)
 }
 
-fn walk(root: &Path) -> ignore::Walk {
+fn walk(root: &Path, rules: &IgnoreRules) -> ignore::Walk {
+    let rules = rules.clone();
     WalkBuilder::new(root)
+        .standard_filters(false)
         .hidden(true)
-        .ignore(true)
-        .git_ignore(true)
-        .git_exclude(true)
-        .git_global(false)
-        .parents(false)
-        .require_git(false)
         .follow_links(false)
         .sort_by_file_name(std::cmp::Ord::cmp)
+        .filter_entry(move |entry| !rules.leave_out(entry))
         .build()
 }
 

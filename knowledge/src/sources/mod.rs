@@ -23,6 +23,7 @@ mod gather;
 mod globs;
 mod html;
 mod html_table;
+mod ignored;
 mod isolate;
 mod json;
 mod json_digits;
@@ -54,6 +55,7 @@ pub use error::{Fault, SourceError};
 pub use folder::{FOLDER, FolderListing, list_folder};
 pub use gather::{Access, Gathered, Item, SourceRequest, gather, gather_archive};
 pub use globs::{Globs, MAX_GLOBS};
+pub use ignored::IgnoreRules;
 pub use isolate::{DEADLINE, ISOLATED_COMMAND, MAX_MEMORY_BYTES, extract, isolate_with, run_isolated, tables};
 pub use place::{
     CollectionAddress, DatabaseAddress, Dialect, GitAddress, PLACES, Place, SECRET_PREFIX, SourceSecrets,

@@ -1,20 +1,12 @@
 //! Splits streams into AWS's frames (`application/vnd.amazon.eventstream`), and makes each the JSON of its event:
 //! `{"<event type>": <payload>}`, or `{"exception": {"kind": …, "message": …}}`.
 
-use std::ops::ControlFlow;
-
 use aws_smithy_eventstream::frame::read_message_from;
-use futures::StreamExt;
-use reqwest::Response;
 use serde_json::{Value, json};
 
-use super::Server;
-use super::lines::{MAX_LINE_BYTES, MAX_STREAM_BYTES};
+use super::pieces::{MAX_PIECE_BYTES as MAX_FRAME_BYTES, Splitter};
 use super::refusal::message_of;
-use crate::error::ModelError;
 
-/// A frame, or an answer in one piece, that is longer is refused.
-const MAX_FRAME_BYTES: usize = MAX_LINE_BYTES;
 /// Two lengths and two checksums.
 const MIN_FRAME_BYTES: usize = 16;
 
@@ -24,9 +16,8 @@ pub(crate) struct FrameSplitter {
     rest: Vec<u8>,
 }
 
-impl FrameSplitter {
-    /// Takes a block; answers the events that it completes, or what is wrong.
-    pub(crate) fn push(&mut self, block: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+impl Splitter for FrameSplitter {
+    fn push(&mut self, block: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         self.rest.extend_from_slice(block);
         let mut events = Vec::new();
         let mut read = 0;
@@ -54,7 +45,7 @@ impl FrameSplitter {
     }
 
     /// The answer that came in one piece instead of frames.
-    pub(crate) fn finish(&mut self) -> Option<Vec<u8>> {
+    fn finish(&mut self) -> Option<Vec<u8>> {
         Some(std::mem::take(&mut self.rest)).filter(|rest| rest.first() == Some(&b'{'))
     }
 }
@@ -83,34 +74,6 @@ fn event_of(frame: &[u8]) -> Result<Vec<u8>, String> {
             Ok(json!({"exception": {"kind": kind, "message": said}}).to_string().into_bytes())
         }
         Some(_) | None => Err("it sends a frame that is no event and no exception".to_owned()),
-    }
-}
-
-/// Calls `each` with every event of a response until it breaks or the stream ends. Answers whether it broke.
-pub(crate) async fn for_each_frame(
-    server: &Server,
-    response: Response,
-    mut each: impl FnMut(&[u8]) -> Result<ControlFlow<()>, ModelError>,
-) -> Result<bool, ModelError> {
-    let mut splitter = FrameSplitter::default();
-    let mut stream = response.bytes_stream();
-    let mut seen = 0;
-    while let Some(block) = stream.next().await {
-        tokio::task::coop::consume_budget().await;
-        let block = block.map_err(|error| server.failed(&error))?;
-        seen += block.len();
-        if seen > MAX_STREAM_BYTES {
-            return Err(server.bad_response(None, format!("it streams more than {MAX_STREAM_BYTES} bytes")));
-        }
-        for event in splitter.push(&block).map_err(|reason| server.bad_response(None, reason))? {
-            if each(&event)?.is_break() {
-                return Ok(true);
-            }
-        }
-    }
-    match splitter.finish() {
-        Some(answer) => Ok(each(&answer)?.is_break()),
-        None => Ok(false),
     }
 }
 

@@ -2,17 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use futures::StreamExt;
 use reqwest::Response;
-use tokio::task::coop::consume_budget;
 
 use super::Server;
+use super::pieces::{MAX_PIECE_BYTES as MAX_LINE_BYTES, Splitter, for_each_piece};
 use crate::error::ModelError;
-
-/// A line longer than this is refused.
-pub(super) const MAX_LINE_BYTES: usize = 4 << 20;
-/// A stream longer than this is refused: a server that streams for ever must not fill the memory.
-pub(super) const MAX_STREAM_BYTES: usize = 64 << 20;
 
 /// Collects blocks and hands out complete lines without their ends (`\n` or `\r\n`).
 #[derive(Debug, Default)]
@@ -20,9 +14,8 @@ pub(crate) struct LineSplitter {
     rest: Vec<u8>,
 }
 
-impl LineSplitter {
-    /// Takes a block; answers the lines that it completes, or nothing when a line grows beyond the limit.
-    pub(crate) fn push(&mut self, block: &[u8]) -> Option<Vec<Vec<u8>>> {
+impl Splitter for LineSplitter {
+    fn push(&mut self, block: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         let mut lines = Vec::new();
         let mut rest = block;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -31,14 +24,19 @@ impl LineSplitter {
             rest = &rest[end + 1..];
         }
         self.rest.extend_from_slice(rest);
-        (self.rest.len() <= MAX_LINE_BYTES && lines.iter().all(|line| line.len() <= MAX_LINE_BYTES)).then_some(lines)
+        if self.rest.len() > MAX_LINE_BYTES || lines.iter().any(|line| line.len() > MAX_LINE_BYTES) {
+            return Err(format!("it sends a line of more than {MAX_LINE_BYTES} bytes"));
+        }
+        Ok(lines)
     }
 
     /// What came after the last line end.
-    pub(crate) fn finish(&mut self) -> Option<Vec<u8>> {
+    fn finish(&mut self) -> Option<Vec<u8>> {
         Some(self.take_line()).filter(|line| !line.is_empty())
     }
+}
 
+impl LineSplitter {
     fn take_line(&mut self) -> Vec<u8> {
         let mut line = std::mem::take(&mut self.rest);
         if line.last() == Some(&b'\r') {
@@ -77,39 +75,7 @@ impl SseParser {
     }
 }
 
-/// Calls `each` with every line of a response until it breaks or the stream ends. Answers whether it broke. It pauses now and then also
-/// where a server always has more, so that who waits beside it, as a time-out or a cancellation, has a turn.
-pub(crate) async fn for_each_line(
-    server: &Server,
-    response: Response,
-    mut each: impl FnMut(&[u8]) -> Result<ControlFlow<()>, ModelError>,
-) -> Result<bool, ModelError> {
-    let mut splitter = LineSplitter::default();
-    let mut stream = response.bytes_stream();
-    let mut seen = 0;
-    while let Some(block) = stream.next().await {
-        consume_budget().await;
-        let block = block.map_err(|error| server.failed(&error))?;
-        seen += block.len();
-        if seen > MAX_STREAM_BYTES {
-            return Err(server.bad_response(None, format!("it streams more than {MAX_STREAM_BYTES} bytes")));
-        }
-        let Some(lines) = splitter.push(&block) else {
-            return Err(server.bad_response(None, format!("it sends a line of more than {MAX_LINE_BYTES} bytes")));
-        };
-        for line in lines {
-            if each(&line)?.is_break() {
-                return Ok(true);
-            }
-        }
-    }
-    match splitter.finish() {
-        Some(line) => Ok(each(&line)?.is_break()),
-        None => Ok(false),
-    }
-}
-
-/// The same with every server-sent event. Where a stream is asked for, some servers answer with one object all the same, most often an
+/// [`for_each_piece`] with every server-sent event. Where a stream is asked for, some servers answer with one object all the same, most often an
 /// error: it counts as an event.
 pub(crate) async fn for_each_event(
     server: &Server,
@@ -117,7 +83,7 @@ pub(crate) async fn for_each_event(
     mut each: impl FnMut(&[u8]) -> Result<ControlFlow<()>, ModelError>,
 ) -> Result<bool, ModelError> {
     let mut events = SseParser::default();
-    let ended = for_each_line(server, response, |line| {
+    let ended = for_each_piece(server, response, LineSplitter::default(), |line| {
         let event = if line.starts_with(b"{") { Some(line.to_vec()) } else { events.push(line) };
         match event.filter(|event| !event.is_empty()) {
             Some(event) => each(&event),
@@ -151,8 +117,8 @@ mod tests {
     fn given_an_endless_line_when_it_is_split_then_it_is_refused() {
         let mut splitter = LineSplitter::default();
         let block = vec![b'x'; MAX_LINE_BYTES / 2 + 1];
-        assert!(splitter.push(&block).is_some());
-        assert!(splitter.push(&block).is_none());
+        assert!(splitter.push(&block).is_ok());
+        assert!(splitter.push(&block).unwrap_err().contains("4194304"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 pub(crate) mod client;
 pub(crate) mod frames;
 pub(crate) mod lines;
+pub(crate) mod pieces;
 pub(crate) mod refusal;
 pub(crate) mod sigv4;
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::gathered::Gathered;
 use super::openai::wire_tools;
-use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, changes, first_given, json};
+use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, changes, first_given, json, ranks_in};
 use super::{number, set};
 use crate::http::Call;
 use crate::http::refusal::message_of;
@@ -172,12 +172,7 @@ impl Protocol for Cohere {
     }
 
     fn ranked(&self, body: &[u8]) -> Result<Vec<(usize, f32)>, Fault> {
-        #[derive(Deserialize)]
-        struct Answer {
-            results: Vec<Rank>,
-        }
-        let answer: Answer = json(body)?;
-        Ok(answer.results.into_iter().map(Into::into).collect())
+        ranks_in(body, "results")
     }
 
     fn count_text(&self, model: &str, text: &str) -> Option<Call> {

@@ -29,8 +29,9 @@ use tokio_util::sync::CancellationToken;
 use crate::error::ModelError;
 use crate::http::Server;
 use crate::http::client::LazyClient;
-use crate::http::frames::for_each_frame;
-use crate::http::lines::{for_each_event, for_each_line};
+use crate::http::frames::FrameSplitter;
+use crate::http::lines::{LineSplitter, for_each_event};
+use crate::http::pieces::for_each_piece;
 use crate::models::ProviderKind;
 use crate::provider::{
     ChatReply, ChatRequest, DeltaSink, EmbedReply, EmbedRequest, ModelInfo, ProbeReport, Provider, RerankReply,
@@ -178,12 +179,12 @@ impl Remote {
         let ended = match self.protocol.framing() {
             Framing::Sse => for_each_event(&self.server, response, gather).await?,
             Framing::JsonLines => {
-                for_each_line(&self.server, response, |line| {
+                for_each_piece(&self.server, response, LineSplitter::default(), |line| {
                     if line.is_empty() { Ok(ControlFlow::Continue(())) } else { gather(line) }
                 })
                 .await?
             }
-            Framing::Frames => for_each_frame(&self.server, response, gather).await?,
+            Framing::Frames => for_each_piece(&self.server, response, FrameSplitter::default(), gather).await?,
         };
         if let Some(reason) = &gathered.withheld {
             let said = format!("it withheld the answer: {reason}; ask for something else, or choose another model");

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 
+use serde_json::Value;
+
 use super::gathered::Gathered;
 use crate::http::Call;
 use crate::provider::{ChatRequest, DeltaSink, EmbedPurpose, ModelKind, Usage};
@@ -204,15 +206,41 @@ pub(super) fn json<'b, T: serde::Deserialize<'b>>(body: &'b [u8]) -> Result<T, F
     })
 }
 
-/// Index and score of each document in the shape that most services share.
-#[derive(serde::Deserialize)]
-pub(super) struct Rank {
-    index: usize,
-    relevance_score: f32,
+/// Index and score of each document, which stand in this field of an answer in the shape that most services share.
+pub(super) fn ranks_in(body: &[u8], field: &str) -> Result<Vec<(usize, f32)>, Fault> {
+    #[derive(serde::Deserialize)]
+    struct Rank {
+        index: usize,
+        relevance_score: f32,
+    }
+    let mut answer: Value = json(body)?;
+    // An answer that is no object has no field, and must not be indexed like one.
+    let ranks = answer.get_mut(field).map(Value::take).unwrap_or_default();
+    let ranks: Vec<Rank> = serde_json::from_value(ranks)
+        .map_err(|error| Fault::Broken(format!("its {field:?} are no scores: {error}")))?;
+    Ok(ranks.into_iter().map(|rank| (rank.index, rank.relevance_score)).collect())
 }
 
-impl From<Rank> for (usize, f32) {
-    fn from(rank: Rank) -> Self {
-        (rank.index, rank.relevance_score)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_answers_with_scores_and_others_when_ranks_are_read_then_the_others_are_broken_whatever_json_they_are() {
+        let ranks = br#"{"results": [{"index": 1, "relevance_score": 0.5, "document": {}}, {"index": 0, "relevance_score": 0}]}"#;
+        assert_eq!(ranks_in(ranks, "results"), Ok(vec![(1, 0.5), (0, 0.0)]));
+        for wrong in [
+            r#"{"data": []}"#,
+            r#"{"results": 1}"#,
+            r#"{"results": [{"index": -1, "relevance_score": 0}]}"#,
+            "[]",
+            "null",
+            "7",
+            "\"x\"",
+        ] {
+            let fault = ranks_in(wrong.as_bytes(), "results");
+            assert!(matches!(&fault, Err(Fault::Broken(reason)) if reason.contains("results")), "{wrong}: {fault:?}");
+        }
+        assert!(matches!(ranks_in(b"<html>", "results"), Err(Fault::Broken(_))));
     }
 }

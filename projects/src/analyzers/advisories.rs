@@ -2,7 +2,7 @@
 //! fetched: whoever runs this keeps the folder. Without one it is said that nothing was checked.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -40,8 +40,8 @@ pub(super) fn analyze(files: &Files, folder: Option<&Path>) -> (ToolRun, Vec<Fin
     for package in &packages {
         by_name.entry((package.ecosystem, package.name.as_str())).or_default().push(package);
     }
-    let paths = match listed(folder) {
-        Ok(paths) if !paths.is_empty() => paths,
+    let (paths, has_more) = match listed(folder, MAX_ADVISORIES) {
+        Ok((paths, has_more)) if !paths.is_empty() => (paths, has_more),
         other => {
             let why = other.err().map_or("it has no JSON file".to_owned(), |error| error.to_string());
             let fix = "unpack OSV's files of an ecosystem there";
@@ -51,18 +51,26 @@ pub(super) fn analyze(files: &Files, folder: Option<&Path>) -> (ToolRun, Vec<Fin
             );
         }
     };
-    let mut found = Vec::new();
+    let (mut found, mut told_of) = (Vec::new(), ToldOf::new());
     let mut unread = 0_usize;
     if !by_name.is_empty() {
         for path in &paths {
             match read(path) {
-                Some(advisory) => judge(&advisory, &by_name, &mut found),
+                Some(advisory) => judge(&advisory, &by_name, &mut told_of, &mut found),
                 None => unread += 1,
             }
         }
     }
-    let detail = (unread > 0).then(|| format!("{unread} of {} advisories can't be read", paths.len()));
-    (told("ran", found.len(), detail, None), found)
+    let fix = has_more.then_some("keep the advisories of the ecosystems that you use there, and no others");
+    (told("ran", found.len(), not_read(paths.len(), unread, has_more), fix), found)
+}
+
+/// What is to be said of advisories that did not count.
+fn not_read(read: usize, unread: usize, has_more: bool) -> Option<String> {
+    let damaged = (unread > 0).then(|| format!("{unread} of {read} advisories can't be read"));
+    let beyond = has_more.then(|| format!("{read} advisories of the folder are read, and it has more"));
+    let told: Vec<String> = damaged.into_iter().chain(beyond).collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// What is told when the look-up itself fails.
@@ -74,7 +82,8 @@ pub(super) fn broken_off() -> ToolRun {
     }
 }
 
-fn listed(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// The files of a folder, `most` of them, and whether it has more.
+fn listed(folder: &Path, most: usize) -> std::io::Result<(Vec<PathBuf>, bool)> {
     let mut found = Vec::new();
     let mut open = vec![(folder.to_owned(), 0)];
     while let Some((folder, depth)) = open.pop() {
@@ -84,15 +93,15 @@ fn listed(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
             if kind.is_dir() && depth < MAX_DEPTH {
                 open.push((path, depth + 1));
             } else if kind.is_file() && path.extension().is_some_and(|end| end == "json") {
+                if found.len() >= most {
+                    return Ok((found, true));
+                }
                 found.push(path);
-            }
-            if found.len() >= MAX_ADVISORIES {
-                return Ok(found);
             }
         }
     }
     found.sort();
-    Ok(found)
+    Ok((found, false))
 }
 
 fn read(path: &Path) -> Option<Value> {
@@ -102,10 +111,20 @@ fn read(path: &Path) -> Option<Value> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }
 
-fn judge(advisory: &Value, by_name: &HashMap<(&str, &str), Vec<&Package>>, found: &mut Vec<Finding>) {
+/// By file, line, name and version of a package, the names of what is told of it.
+type ToldOf<'p> = HashMap<(&'p str, usize, &'p str, &'p str), HashSet<String>>;
+
+fn judge<'p>(
+    advisory: &Value,
+    by_name: &HashMap<(&str, &str), Vec<&'p Package>>,
+    told_of: &mut ToldOf<'p>,
+    found: &mut Vec<Finding>,
+) {
     if advisory["withdrawn"].is_string() {
         return;
     }
+    let aliases = advisory["aliases"].as_array().into_iter().flatten();
+    let names: Vec<&str> = std::iter::once(&advisory["id"]).chain(aliases).filter_map(Value::as_str).collect();
     let id = advisory["id"].as_str().unwrap_or("an advisory without an id");
     let summary: String = advisory["summary"].as_str().unwrap_or("no summary").chars().take(200).collect();
     let mut seen: Vec<&Package> = Vec::new();
@@ -118,6 +137,14 @@ fn judge(advisory: &Value, by_name: &HashMap<(&str, &str), Vec<&Package>>, found
                 continue;
             }
             seen.push(*package);
+            // Several databases tell of one vulnerability, each under a name of its own that the others know.
+            let place = (package.file.as_str(), package.line, package.name.as_str(), package.version.as_str());
+            let known = told_of.entry(place).or_default();
+            let is_known = names.iter().any(|name| known.contains(*name));
+            known.extend(names.iter().map(|name| (*name).to_owned()));
+            if is_known {
+                continue;
+            }
             let message = format!("{} {} has {id}: {summary}", package.name, package.version);
             let fix = match fixed(affected, &package.version) {
                 Some(version) => format!("take {version} or later"),
@@ -339,6 +366,51 @@ mod tests {
         let expected =
             [("Cargo.lock", Severity::Low), ("bun.lock", Severity::Medium), ("requirements.txt", Severity::High)];
         assert_eq!(seen, expected, "{run:?}");
+    }
+
+    #[test]
+    fn given_one_vulnerability_in_several_databases_when_packages_are_judged_then_each_place_has_it_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |file: &str, id: &str, aliases: &[&str], name: &str| {
+            let advisory = json!({ "id": id, "aliases": aliases, "summary": "bad", "affected": [
+                { "package": { "ecosystem": "PyPI", "name": name }, "ranges": [{ "type": "ECOSYSTEM", "events": [{ "introduced": "0" }] }] },
+            ] });
+            std::fs::write(folder.path().join(file), advisory.to_string()).unwrap();
+        };
+        write("GHSA-1.json", "GHSA-1", &["CVE-1", "PYSEC-1"], "django");
+        write("PYSEC-1.json", "PYSEC-1", &["CVE-1"], "Django");
+        write("CVE-1.json", "CVE-1", &[], "flask");
+        write("PYSEC-2.json", "PYSEC-2", &["CVE-2"], "django");
+        let files = Files::from([
+            ("a/requirements.txt".to_owned(), "django==2.1\nflask==1.0\n".into()),
+            ("b/requirements.txt".to_owned(), "django==2.1\n".into()),
+        ]);
+        let (_, found) = analyze(&files, Some(folder.path()));
+        let name = |one: &Finding| one.message.split(' ').nth(3).unwrap().trim_end_matches(':').to_owned();
+        let mut told: Vec<(&str, usize, String)> =
+            found.iter().map(|one| (one.file.as_str(), one.line, name(one))).collect();
+        told.sort_unstable();
+        let of = |file: &'static str, line, name: &str| (file, line, name.to_owned());
+        let (a, b) = ("a/requirements.txt", "b/requirements.txt");
+        let expected =
+            [of(a, 1, "GHSA-1"), of(a, 1, "PYSEC-2"), of(a, 2, "CVE-1"), of(b, 1, "GHSA-1"), of(b, 1, "PYSEC-2")];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn given_more_advisories_than_are_read_when_they_are_listed_then_the_report_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("npm")).unwrap();
+        for file in ["a.json", "b.json", "npm/c.json", "README.md"] {
+            std::fs::write(folder.path().join(file), "{}").unwrap();
+        }
+        for (most, count, has_more) in [(2, 2, true), (3, 3, false), (4, 3, false)] {
+            let (paths, more) = listed(folder.path(), most).unwrap();
+            assert_eq!((paths.len(), more), (count, has_more), "{most}");
+        }
+        assert_eq!(not_read(3, 0, false), None);
+        let told = "1 of 2 advisories can't be read; 2 advisories of the folder are read, and it has more";
+        assert_eq!(not_read(2, 1, true).as_deref(), Some(told));
     }
 
     #[test]

@@ -21,7 +21,7 @@ const MIN_DUPLICATE_LINES: usize = 6;
 pub(super) fn analyze(snapshot: &Snapshot<'_>) -> (Vec<Finding>, BTreeMap<String, usize>) {
     let mut found = Vec::new();
     let mut complexity = BTreeMap::new();
-    let mut bodies: HashMap<String, (String, usize)> = HashMap::new();
+    let mut bodies: HashMap<Vec<u8>, (String, usize)> = HashMap::new();
     for file in snapshot.sources() {
         let (path, language, source) = (file.path, file.language, file.bytes);
         let Some(tree) = file.tree() else { continue };
@@ -134,14 +134,16 @@ fn duplicate(
     path: &str,
     node: Node<'_>,
     source: &[u8],
-    bodies: &mut HashMap<String, (String, usize)>,
+    bodies: &mut HashMap<Vec<u8>, (String, usize)>,
     found: &mut Vec<Finding>,
 ) {
     let Some(body) = node.child_by_field_name("body") else { return };
     if body.end_position().row - body.start_position().row + 1 < MIN_DUPLICATE_LINES {
         return;
     }
-    let plain = text(body, source).split_whitespace().collect::<Vec<_>>().join(" ");
+    // Byte for byte: of a file in Latin-1 there is no text.
+    let words = source.get(body.byte_range()).unwrap_or_default().split(u8::is_ascii_whitespace);
+    let plain = words.filter(|word| !word.is_empty()).collect::<Vec<&[u8]>>().join(&b' ');
     let line = node.start_position().row + 1;
     if let Some((other, at)) = bodies.get(&plain) {
         let message = format!("{} has the same body as the function at {other}:{at}", name_of(node, source));
@@ -156,11 +158,16 @@ fn duplicate(
 /// The first statement behind one that leaves the block.
 fn unreachable(path: &str, block: Node<'_>, found: &mut Vec<Finding>) {
     let statements: Vec<Node<'_>> = named(block).into_iter().filter(|node| !node.kind().contains("comment")).collect();
-    for pair in statements.windows(2) {
+    for (number, pair) in statements.windows(2).enumerate() {
+        // `#[cfg(…)] return`: it leaves in some builds.
+        let is_conditional = number > 0 && statements[number - 1].kind() == "attribute_item";
+        let inner = |node: Node<'_>| match node.kind() {
+            "expression_statement" => node.named_child(0).map_or("", |inner| inner.kind()),
+            kind => kind,
+        };
         let leaves = |node: Node<'_>| {
-            let inner = if node.kind() == "expression_statement" { node.named_child(0).unwrap_or(node) } else { node };
             matches!(
-                inner.kind(),
+                inner(node),
                 "return_statement"
                     | "raise_statement"
                     | "break_statement"
@@ -175,7 +182,9 @@ fn unreachable(path: &str, block: Node<'_>, found: &mut Vec<Finding>) {
         let is_item = pair[1].kind().contains("function")
             || pair[1].kind().ends_with("_item")
             || pair[1].kind().contains("label");
-        if leaves(pair[0]) && !is_item {
+        // It makes a generator of a function of Python, wherever it stands.
+        let is_yield = inner(pair[1]) == "yield";
+        if leaves(pair[0]) && !is_item && !is_yield && !is_conditional {
             let rule = (TOOL, "unreachable-code", Severity::Medium);
             found.push(Finding::new(
                 rule,

@@ -100,7 +100,9 @@ fn escaped(text: &str) -> String {
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' => out.push(c),
             // Bidirectional controls (Boucher and Anderson, "Trojan Source", 2021).
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                out.push('\u{fffd}')
+            }
             c if c.is_control() => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -290,7 +292,7 @@ mod tests {
     use crate::copy::Files;
     use crate::report::trend;
 
-    const EVIL: &str = "</style><script>alert(1)</script>\"'&\u{202e}\u{7}";
+    const EVIL: &str = "</style><script>alert(1)</script>\"'&\u{202e}\u{61c}\u{7}";
 
     fn report(lines: &[usize]) -> Report {
         let rule = ("syntax", "r", Severity::High);
@@ -314,7 +316,7 @@ mod tests {
         };
         let page = Page { name: EVIL, at: EVIL, report: &now, history: &history, trend: Some(&change) };
         let text = html(&page);
-        for banned in ["<script", "\u{202e}", "\u{7}", "src=", "href=", "url(", "@import", "onload"] {
+        for banned in ["<script", "\u{202e}", "\u{61c}", "\u{7}", "src=", "href=", "url(", "@import", "onload"] {
             assert!(!text.contains(banned), "{banned}");
         }
         assert!(text.contains("&lt;script&gt;") && text.contains("2 new, 0 gone, 1 as before"), "{text}");

@@ -134,6 +134,14 @@ pub(super) fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
         .into(),
         RebuildCollection { ingest_id, namespace: namespace.clone(), collection: collection.clone(), afresh: true, at }
             .into(),
+        TuneCollection {
+            ingest_id,
+            namespace: namespace.clone(),
+            collection: collection.clone(),
+            judgements: Some(blob()),
+            at,
+        }
+        .into(),
         doc!(BuildTree {
             version: "v1".into(),
             embed_model: "n".into(),
@@ -270,6 +278,33 @@ pub(super) fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             collection: collection.clone(),
             error: Failure::new("model_missing", "model 'n' is not on this machine")
                 .with_hint("riverrun models pull n"),
+            at,
+        }
+        .into(),
+        CollectionTuning { ingest_id, namespace: namespace.clone(), collection: collection.clone(), queries: 12, at }
+            .into(),
+        CollectionTuned {
+            ingest_id,
+            namespace: namespace.clone(),
+            collection: collection.clone(),
+            embed_model: "n".into(),
+            adapter: Some(blob()),
+            queries: 12,
+            gains: vec![SearchGain {
+                search: "hybrid".into(),
+                ndcg_before: 0.5,
+                ndcg_after: 0.625,
+                recall_before: 0.75,
+                recall_after: 0.875,
+            }],
+            at,
+        }
+        .into(),
+        CollectionTuneFailed {
+            ingest_id,
+            namespace: namespace.clone(),
+            collection: collection.clone(),
+            error: Failure::new("too_few_judgements", "3 judged questions have a relevant document"),
             at,
         }
         .into(),

@@ -105,6 +105,9 @@ fn subject(event: &IngestEvent) -> Option<About<'_>> {
         | IngestEvent::CollectionRebuilding(_)
         | IngestEvent::CollectionRebuilt(_)
         | IngestEvent::CollectionRebuildFailed(_)
+        | IngestEvent::CollectionTuning(_)
+        | IngestEvent::CollectionTuned(_)
+        | IngestEvent::CollectionTuneFailed(_)
         | IngestEvent::IngestScanned(_)
         | IngestEvent::IngestFailed(_) => None,
     }
@@ -191,6 +194,9 @@ fn apply(source: &mut SourceDocument, event: &IngestEvent, about: &About<'_>) {
         | IngestEvent::CollectionRebuilding(_)
         | IngestEvent::CollectionRebuilt(_)
         | IngestEvent::CollectionRebuildFailed(_)
+        | IngestEvent::CollectionTuning(_)
+        | IngestEvent::CollectionTuned(_)
+        | IngestEvent::CollectionTuneFailed(_)
         | IngestEvent::IngestScanned(_)
         | IngestEvent::IngestFailed(_) => {}
     }

@@ -141,6 +141,7 @@ pub async fn rebuild(sql: &Sql) -> Result<(), StoreError> {
             "DELETE FROM deleted_documents",
             "DELETE FROM deletions",
             "DELETE FROM reembeddings",
+            "DELETE FROM tunings",
             "DELETE FROM rebuilds",
             "DELETE FROM finetune_steps",
             "DELETE FROM finetune_jobs",

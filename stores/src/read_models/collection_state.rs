@@ -4,10 +4,11 @@ use riverrun_schemas::Collection;
 use sqlx::Row;
 
 use crate::error::StoreError;
+use crate::read_models::tunings;
 use crate::sql::Sql;
 
 /// What the collection's documents came to: their number, the times of their last changes, and when and with which model it was
-/// indexed. `None` when it holds nothing. As fresh as the read models.
+/// indexed, and how it is tuned. `None` when it holds nothing. As fresh as the read models.
 pub async fn collection_state(sql: &Sql, collection: &Collection) -> Result<Option<String>, StoreError> {
     // Not only the latest time: clocks of processes differ, and a change may bear an earlier one. The sum stays far from its limit.
     let row = sqlx::query(
@@ -27,5 +28,6 @@ pub async fn collection_state(sql: &Sql, collection: &Collection) -> Result<Opti
     }
     let (changes, latest): (i64, i64) = (row.try_get("changes")?, row.try_get("latest")?);
     let (model, indexed_at): (String, i64) = (row.try_get("model")?, row.try_get("indexed_at")?);
-    Ok(Some(format!("{documents}/{changes}/{latest}/{indexed_at}/{model}")))
+    let tuned = tunings::adapter(sql, collection).await?.map(|adapter| adapter.matrix.sha256).unwrap_or_default();
+    Ok(Some(format!("{documents}/{changes}/{latest}/{indexed_at}/{model}/{tuned}")))
 }

@@ -1,6 +1,7 @@
 //! What is asked about documents, collections and requests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
 
 use riverrun_schemas::{BlobRef, Collection, DocumentId, Failure, IngestId, Namespace};
 use serde_json::Value;
@@ -11,7 +12,7 @@ use crate::read_models::document_views::{
     CollectionView, DocumentCounts, DocumentStatus, DocumentVersionView, DocumentView, EmbeddingView,
     IngestFailureView, IngestStatus, IngestView,
 };
-use crate::read_models::page::{Page, PageRequest};
+use crate::read_models::page::{MAX_PAGE, Page, PageRequest};
 use crate::read_models::run_views::{failure_view, json_or_text};
 use crate::read_models::runs::{from_json, id};
 use crate::read_models::time::Timestamp;
@@ -63,6 +64,34 @@ pub async fn documents(
     .map_err(|error| StoreError::from(error).at(sql.path()))?;
     let items = rows.iter().map(document_view).collect::<Result<Vec<_>, _>>()?;
     Ok(Page::of(items, page.limit(), |document| document.source.clone()))
+}
+
+/// Documents of a collection by the names that are looked for: an id, a source, or a source's file name without extension. Where a name
+/// fits several, an id comes before a source and a source before a file name; of several file names the last source counts.
+pub async fn named(
+    sql: &Sql,
+    collection: &Collection,
+    names: &BTreeSet<&str>,
+) -> Result<HashMap<String, DocumentId>, StoreError> {
+    let (mut by_stem, mut by_source, mut by_id) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let mut page = PageRequest { limit: Some(MAX_PAGE), cursor: None };
+    loop {
+        let found = documents(sql, collection, &page).await?;
+        for document in found.items {
+            let id = document.document_id.to_string();
+            let stem = Path::new(&document.source).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            for (by, name) in [(&mut by_id, Some(id)), (&mut by_stem, stem), (&mut by_source, Some(document.source))] {
+                by.extend(name.filter(|name| names.contains(name.as_str())).map(|name| (name, document.document_id)));
+            }
+        }
+        match found.next_cursor {
+            Some(cursor) => page.cursor = Some(cursor),
+            None => break,
+        }
+    }
+    by_stem.extend(by_source);
+    by_stem.extend(by_id);
+    Ok(by_stem)
 }
 
 /// A document of a collection.

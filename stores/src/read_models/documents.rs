@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::read_models::deletions;
 use crate::read_models::document_views::DocumentStatus;
 use crate::read_models::runs::to_json;
-use crate::read_models::{rebuilds, reembeddings};
+use crate::read_models::{rebuilds, reembeddings, tunings};
 use crate::sql::{DbConnection, storable};
 
 pub use crate::read_models::document_queries::{
@@ -97,13 +97,19 @@ pub(crate) async fn apply(connection: &mut DbConnection, event: &IngestEvent) ->
         }
         IngestEvent::DocumentWithdrawn(event) => deletions::document_withdrawn(connection, event).await?,
         IngestEvent::DocumentDeleted(event) => deletions::document_deleted(connection, event).await?,
-        IngestEvent::CollectionWithdrawn(event) => deletions::collection_withdrawn(connection, event).await?,
+        IngestEvent::CollectionWithdrawn(event) => {
+            deletions::collection_withdrawn(connection, event).await?;
+            tunings::withdrawn(connection, event).await?;
+        }
         IngestEvent::CollectionReembedding(event) => reembeddings::begun(connection, event).await?,
         IngestEvent::CollectionReembedded(event) => reembeddings::done(connection, event).await?,
         IngestEvent::CollectionReembedFailed(event) => reembeddings::failed(connection, event).await?,
         IngestEvent::CollectionRebuilding(event) => rebuilds::begun(connection, event).await?,
         IngestEvent::CollectionRebuilt(event) => rebuilds::done(connection, event).await?,
         IngestEvent::CollectionRebuildFailed(event) => rebuilds::failed(connection, event).await?,
+        IngestEvent::CollectionTuning(event) => tunings::begun(connection, event).await?,
+        IngestEvent::CollectionTuned(event) => tunings::done(connection, event).await?,
+        IngestEvent::CollectionTuneFailed(event) => tunings::failed(connection, event).await?,
     }
     Ok(())
 }

@@ -28,6 +28,7 @@ pub mod run_tree;
 pub mod run_views;
 pub mod runs;
 pub mod time;
+pub mod tunings;
 pub mod usage;
 pub mod within;
 
@@ -59,4 +60,5 @@ pub use run_views::{
 };
 pub use runs::RunFilter;
 pub use time::Timestamp;
+pub use tunings::{SearchGainView, TuningView};
 pub use within::Within;

@@ -18,7 +18,8 @@ pub struct PageRequest {
 }
 
 impl PageRequest {
-    pub(crate) fn limit(&self) -> i64 {
+    /// Most items of the page.
+    pub fn limit(&self) -> i64 {
         i64::from(self.limit.unwrap_or(DEFAULT_PAGE).clamp(1, MAX_PAGE))
     }
 }

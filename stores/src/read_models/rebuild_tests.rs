@@ -73,6 +73,7 @@ async fn dump(sql: &Sql) -> String {
             "SELECT * FROM deletions ORDER BY 1",
             "SELECT * FROM reembeddings ORDER BY 1",
             "SELECT * FROM rebuilds ORDER BY 1",
+            "SELECT * FROM tunings ORDER BY 1",
             "SELECT * FROM deleted_documents ORDER BY 1, 2",
         ],
     )

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use riverrun_schemas::agent::{
     ChainLink, Citation, ForkedFrom, RunAccepted, RunFinished, RunOutcome, Step, StepKind, ToolUse,
 };
-use riverrun_schemas::{BlobRef, ChainId, ChunkId, DocumentId, Failure, RunId, Usage};
+use riverrun_schemas::{BlobRef, ChainId, ChunkId, DocumentId, Failure, RunId, Usage, not_there};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -209,10 +209,8 @@ impl std::str::FromStr for RunStatus {
             RunStatus::Failed,
             RunStatus::Cancelled,
         ];
-        let names = || all.map(RunStatus::as_str).join(", ");
-        all.into_iter()
-            .find(|status| status.as_str() == value)
-            .ok_or_else(|| format!("{value:?} is not there; choose one of: {}", names()))
+        let found = all.into_iter().find(|status| status.as_str() == value);
+        found.ok_or_else(|| not_there(value, all.map(RunStatus::as_str)))
     }
 }
 

@@ -60,6 +60,8 @@ ROUTES = {
         GET /collections/{name}/check
         POST /collections/{name}/reembed
         GET /reembeddings/{id}
+        POST /collections/{name}/tune
+        GET /tunings/{id}
         POST /collections/{name}/rebuild
         GET /rebuilds/{id}""",
     "models measured": "GET /models/cards\nPOST /models/probe",
@@ -92,7 +94,7 @@ COMMANDS = {
     "proof under kills": "chaos run\nchaos load",
     "more of conversations": "memory turns\nmemory why\nmemory forget",
     "more of trainings": "finetune datasets\nfinetune watch\nfinetune cancel\nfinetune show\nfinetune stage\nfinetune export",
-    "more of documents and collections": "docs show\ncollections ls\ncollections rm\ncollections check\ncollections rebuild\ncollections reembed",
+    "more of documents and collections": "docs show\ncollections ls\ncollections rm\ncollections check\ncollections rebuild\ncollections reembed\ncollections tune",
     "more of projects": """
         project ls
         project trend

@@ -260,6 +260,7 @@ def _(w):
 REFUSED = """
 chat ''
 chat hi -t 9
+chat hi --max-tokens 0
 chat hi --provider nope
 chat hi --file /nope
 embed ''
@@ -325,6 +326,8 @@ warehouse query 'drop table x'
 dlq show nope
 dlq show riverrun.agent.commands.dlq:999
 dlq ls --topic nope
+dlq ls --limit 501
+blobs ls --limit 0
 blobs sweep --grace 0
 usage -n A
 import /nope

@@ -214,9 +214,17 @@ public class StockClient {
                 producer.flush();
                 if (turn % 2 == 0) producer.commitTransaction();
                 else producer.abortTransaction();
-                List<ProducerState> known = admin.describeProducers(List.of(at)).partitionResult(at).get().activeProducers();
-                same(1, known.size(), "producers of the partition");
-                same(turn + 1, known.get(0).producerEpoch(), "the epoch behind turn " + turn);
+                int epoch = turn + 1;
+                // A commit is answered when it is decided; the marker, and the epoch with it, may follow.
+                until("the epoch behind turn " + turn, () -> {
+                    try {
+                        List<ProducerState> known = admin.describeProducers(List.of(at)).partitionResult(at).get().activeProducers();
+                        check(known.size() == 1, known.size() + " producers of the partition");
+                        return known.get(0).producerEpoch() == epoch;
+                    } catch (Exception error) {
+                        throw new AssertionError(error);
+                    }
+                });
             }
         }
         for (int partition = 0; partition < 2; partition++) {

@@ -21,7 +21,7 @@ import { type CSSProperties, type DragEvent, useCallback, useEffect, useMemo, us
 import { useShallow } from "zustand/react/shallow";
 import { hasEnded } from "@/runs/fold";
 import { useRuns } from "@/runs/store";
-import { homeNamespace, useSession } from "@/session/store";
+import { homeNamespace, ownerOf, useSession } from "@/session/store";
 import { autosave } from "./autosave";
 import { Beginnings } from "./Beginnings";
 import { meant, reachOf, type Start, snapRadius } from "./connecting";
@@ -60,6 +60,7 @@ function Workspace() {
 	const notice = useCanvas((s) => s.notice);
 	const shown = useCanvas((s) => s.shown);
 	const home = useSession((s) => homeNamespace(s.session));
+	const owner = useSession(ownerOf);
 	const { load, connect, remove, select, amend, nudge, settle, add, say } = useCanvas.getState();
 	const flow = useReactFlow();
 	const view = useStoreApi();
@@ -71,9 +72,11 @@ function Workspace() {
 	useKeyboard(useCallback(() => setSearching(true), []));
 
 	useEffect(() => {
-		load();
+		// Whose it is says the server. Nobody is shown what somebody else has drawn in this browser.
+		if (owner === null) return;
+		load(owner);
 		return autosave();
-	}, [load]);
+	}, [load, owner]);
 
 	useEffect(() => {
 		// A canvas that nobody has begun is of the namespace that the token is for.

@@ -58,12 +58,12 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 		<div
 			role="toolbar"
 			aria-label="canvas tools"
-			className="@container flex flex-wrap items-center gap-1 border-line border-b bg-surface px-2 py-1"
+			className="@container flex flex-wrap items-center gap-1 border-line border-b bg-surface px-2 py-1 [&_button]:px-2"
 		>
 			<Input
 				aria-label="name of the canvas"
 				title={document.name}
-				className="min-w-0 max-w-44 grow basis-24 border-transparent font-semibold max-lg:max-w-32"
+				className="min-w-0 max-w-44 grow text-ellipsis basis-24 border-transparent font-semibold max-lg:max-w-32"
 				value={document.name}
 				maxLength={120}
 				onChange={({ target }) => nudge("name of the canvas", (now) => ({ ...now, name: target.value }))}
@@ -79,12 +79,14 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 					return false;
 				}}
 			/>
+			<Rule />
 			<IconButton label="undo" disabled={past === 0} onClick={undo}>
 				<Undo2 size={16} aria-hidden />
 			</IconButton>
 			<IconButton label="redo" disabled={future === 0} onClick={redo}>
 				<Redo2 size={16} aria-hidden />
 			</IconButton>
+			<Rule />
 			<IconButton
 				label="duplicate"
 				onClick={() => {
@@ -105,13 +107,15 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 				icon={<AlignStartVertical size={16} aria-hidden />}
 				items={ARRANGEMENTS.map(({ label, how }) => ({ label, act: () => arrange(how) }))}
 			/>
+			<Rule />
 			<IconButton label="search" onClick={onSearch}>
 				<Search size={16} aria-hidden />
 			</IconButton>
-			<Together />
 			<IconButton label="keys" onClick={() => setDialog("keys")}>
 				<Keyboard size={16} aria-hidden />
 			</IconButton>
+			<Rule />
+			<Together />
 			<span className="ml-auto flex flex-wrap gap-1">
 				<Button onClick={() => setDialog("templates")}>Templates</Button>
 				<IconButton label="new canvas" onClick={() => replace(emptyCanvas())}>
@@ -159,6 +163,11 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 	);
 }
 
+/** Between what belongs together and what does not. */
+function Rule() {
+	return <span aria-hidden className="mx-0.5 h-5 w-px bg-line max-lg:hidden" />;
+}
+
 /** Starts and ends everything at once. */
 function Together() {
 	const { runAll, stopAll } = useCanvas.getState();
@@ -167,7 +176,12 @@ function Together() {
 	const isAnyGoing = useRuns((s) => Object.values(runOf).some((runId) => isGoing(s.runs[runId])));
 	return (
 		<>
-			<IconButton label="run all" disabled={!hasAgents} onClick={() => void runAll()}>
+			<IconButton
+				label="run all"
+				tone={hasAgents ? "accent" : "quiet"}
+				disabled={!hasAgents}
+				onClick={() => void runAll()}
+			>
 				<CirclePlay size={16} aria-hidden />
 				<span className="@max-[950px]:hidden">Run all</span>
 			</IconButton>

@@ -25,56 +25,120 @@ export const KEYS: { keys: string; does: string }[] = [
 	{ keys: "Tab, Enter", does: "go to the next node, select it" },
 ];
 
+/** What a key asks of the canvas. `nothing`: the canvas does nothing, nor does the browser, which would save or open a page. */
+export type Command =
+	| "name"
+	| "search"
+	| "run all"
+	| "stop all"
+	| "save"
+	| "open"
+	| "undo"
+	| "redo"
+	| "copy"
+	| "paste"
+	| "cut"
+	| "duplicate"
+	| "group"
+	| "dissolve"
+	| "select all"
+	| "nothing";
+
+export type Pressed = Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey">;
+/** `covered`: a dialog or a menu is in front of the canvas. `typing`: the key is for a field. `marked`: words are marked. */
+export type Where = { covered: boolean; typing: boolean; marked: boolean };
+
+/** What a key means where it was pressed; null where it is none of the canvas's. No key acts through what covers the canvas. Pure. */
+export function commandOf(pressed: Pressed, { covered, typing, marked }: Where): Command | null {
+	const anywhere = wherever(pressed);
+	if (covered) return anywhere && "nothing";
+	if (anywhere) return anywhere;
+	if (typing) return null;
+	if (pressed.key === "F2") return "name";
+	const edit = editing(pressed);
+	// Words that are marked, in an answer for instance, are what is copied then.
+	return marked && (edit === "copy" || edit === "cut") ? null : edit;
+}
+
+/** Keys that mean the same in a field as beside it. */
+function wherever({ key, ctrlKey, metaKey, shiftKey }: Pressed): Command | null {
+	if (!ctrlKey && !metaKey) return null;
+	switch (key.toLowerCase()) {
+		case "k":
+			return "search";
+		case "enter":
+			return shiftKey ? "run all" : null;
+		case ".":
+			return "stop all";
+		case "s":
+			return "save";
+		case "o":
+			return "open";
+		default:
+			return null;
+	}
+}
+
+function editing({ key, ctrlKey, metaKey, shiftKey }: Pressed): Command | null {
+	if (!ctrlKey && !metaKey) return null;
+	switch (key.toLowerCase()) {
+		case "z":
+			return shiftKey ? "redo" : "undo";
+		case "y":
+			return "redo";
+		case "c":
+			return "copy";
+		case "v":
+			return "paste";
+		case "x":
+			return "cut";
+		case "d":
+			return "duplicate";
+		case "g":
+			return shiftKey ? "dissolve" : "group";
+		case "a":
+			return "select all";
+		default:
+			return null;
+	}
+}
+
+/** What lies over the canvas while it is in the page: it is taken out when it closes. */
+const COVERS = '[role="dialog"], [role="alertdialog"], [role="menu"]';
+
 export function useKeyboard(onSearch: () => void): void {
 	useEffect(() => {
+		const canvas = useCanvas.getState;
+		const actions: Record<Command, () => void> = {
+			name: nameSelected,
+			search: onSearch,
+			"run all": () => void canvas().runAll(),
+			"stop all": () => void canvas().stopAll(),
+			save: () => void useKeeping.getState().save(),
+			open: () => useKeeping.getState().ask({ kind: "open" }),
+			undo: () => canvas().undo(),
+			redo: () => canvas().redo(),
+			copy: () => canvas().copy(),
+			paste: () => canvas().paste(),
+			cut: () => canvas().cut(),
+			duplicate: () => {
+				canvas().copy();
+				canvas().paste();
+			},
+			group: () => canvas().group(),
+			dissolve: () => canvas().ungroup(),
+			"select all": () => canvas().select(canvas().history.present.nodes.map((node) => node.id)),
+			nothing: () => {},
+		};
 		const onKey = (event: KeyboardEvent) => {
-			if (event.key === "F2" && !isTyping(event.target)) {
-				event.preventDefault();
-				nameSelected();
-				return;
-			}
-			const command = event.ctrlKey || event.metaKey;
-			if (!command) return;
-			const key = event.key.toLowerCase();
-			if (key === "k") {
-				event.preventDefault();
-				onSearch();
-				return;
-			}
-			if ((key === "enter" && event.shiftKey) || key === ".") {
-				event.preventDefault();
-				const { runAll, stopAll } = useCanvas.getState();
-				void (key === "." ? stopAll() : runAll());
-				return;
-			}
-			if (key === "s" || key === "o") {
-				event.preventDefault();
-				const keeping = useKeeping.getState();
-				if (key === "s") void keeping.save();
-				else if (!keeping.question) keeping.ask({ kind: "open" });
-				return;
-			}
-			if (isTyping(event.target)) return;
-			const canvas = useCanvas.getState();
-			const actions: Record<string, () => void> = {
-				z: event.shiftKey ? canvas.redo : canvas.undo,
-				y: canvas.redo,
-				c: canvas.copy,
-				v: canvas.paste,
-				x: canvas.cut,
-				d: () => {
-					canvas.copy();
-					canvas.paste();
-				},
-				g: event.shiftKey ? canvas.ungroup : canvas.group,
-				a: () => canvas.select(canvas.history.present.nodes.map((node) => node.id)),
-			};
-			const action = actions[key];
-			if (!action) return;
-			// Words that are marked, in an answer for instance, are what is copied then.
-			if ((key === "c" || key === "x") && window.getSelection()?.isCollapsed === false) return;
+			const command = commandOf(event, {
+				covered: document.querySelector(COVERS) !== null,
+				typing: isTyping(event.target),
+				marked: window.getSelection()?.isCollapsed === false,
+			});
+			if (command === null) return;
 			event.preventDefault();
-			action();
+			actions[command]();
 		};
 		window.addEventListener("keydown", onKey);
 		return () => window.removeEventListener("keydown", onKey);
@@ -102,8 +166,6 @@ function isInSight(element: Element): boolean {
 function isTyping(target: EventTarget | null): boolean {
 	return (
 		target instanceof HTMLElement &&
-		(target.isContentEditable ||
-			["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) ||
-			target.closest('[role="dialog"], [role="menu"]') !== null)
+		(target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))
 	);
 }

@@ -4,7 +4,19 @@ import { describe } from "@/api/client";
 import type { CanvasDocument } from "./document";
 import { exportCanvas, importCanvas } from "./exchange";
 import { keyOf } from "./kept";
-import { keep, newPlace, opened, others, type Place, type Saved, SET_ASIDE, type Shelf, setAside } from "./tabs";
+import {
+	drawnBy,
+	forget,
+	keep,
+	newPlace,
+	opened,
+	others,
+	type Place,
+	type Saved,
+	SET_ASIDE,
+	type Shelf,
+	setAside,
+} from "./tabs";
 
 /** A canvas with its runs, as it was kept. */
 export type Reopened = {
@@ -17,15 +29,20 @@ export type Reopened = {
 };
 
 let place: Place | null = null;
+/** The name of the token of whoever draws here; empty where the server asks for none. */
+let owner = "";
+/** Whoever drew here has signed out: what is still on the screen for a moment is kept no more. */
+let isLeft = false;
 
 /** Made anew each time: where storage is switched off, asking for it throws. */
 const shelf = (): Shelf => ({ tab: sessionStorage, browser: localStorage });
 
-/** The canvas that this tab begins with; says what could not be read and where it is now. */
-export function readSaved(say: (why: string) => void): Reopened | null {
+/** The canvas that this tab begins with for its owner; says what could not be read and where it is now. */
+export function readSaved(whose: string, say: (why: string) => void): Reopened | null {
 	let text: string | null = null;
+	owner = whose;
 	try {
-		const found = opened(shelf());
+		const found = opened(shelf(), owner);
 		if (!found) return null;
 		text = found.text;
 		if (!found.saved) throw new Error("it is not JSON of a canvas");
@@ -41,10 +58,11 @@ export function readSaved(say: (why: string) => void): Reopened | null {
 
 /** Keeps it; throws when there is no room, or no storage. */
 export function writeSaved({ document, runs, before, chains, revisions }: Reopened): void {
+	if (isLeft) return;
 	const { namespace, kept: id } = document;
 	const kept = id === undefined ? undefined : { id, revision: revisions[keyOf(namespace, id)] ?? 0 };
 	const saved = { canvas: exportCanvas(document), runs, before: someOf(before), chains, kept };
-	const done = keep(shelf(), place ?? newPlace(), saved, Date.now());
+	const done = keep(shelf(), place ?? newPlace(owner), saved, Date.now());
 	place = done.place;
 	if (done.refused.length > 0) throw done.refused[0];
 }
@@ -52,7 +70,7 @@ export function writeSaved({ document, runs, before, chains, revisions }: Reopen
 /** The canvases that other tabs of this browser have kept, newest first, with when. What can't be read is left out. */
 export function ofOtherTabs(): { key: string; at: number; canvas: Reopened }[] {
 	try {
-		return others(shelf(), place ?? newPlace()).flatMap(({ key, at, saved }) => {
+		return others(shelf(), place ?? newPlace(owner)).flatMap(({ key, at, saved }) => {
 			try {
 				return saved ? [{ key, at, canvas: reopen(saved) }] : [];
 			} catch {
@@ -62,6 +80,34 @@ export function ofOtherTabs(): { key: string; at: number; canvas: Reopened }[] {
 	} catch {
 		// The browser's storage is switched off.
 		return [];
+	}
+}
+
+/** All that this browser keeps of somebody. What this tab has on its screen is left out where `butThis` says so. */
+export function savedBy(whose: string, butThis: boolean): { canvases: Reopened[]; unreadable: number } {
+	const canvases: Reopened[] = [];
+	let unreadable = 0;
+	try {
+		for (const entry of drawnBy(shelf(), whose, butThis ? place?.tab : undefined)) {
+			try {
+				canvases.push(reopen(entry));
+			} catch {
+				unreadable += 1;
+			}
+		}
+	} catch {
+		// The browser's storage is switched off: it keeps nothing.
+	}
+	return { canvases, unreadable };
+}
+
+/** Lets go of all that this browser keeps of somebody, and keeps nothing more until the page is loaded anew. */
+export function forgetSaved(whose: string): void {
+	isLeft = true;
+	try {
+		forget(shelf(), whose);
+	} catch {
+		// The browser's storage is switched off: it keeps nothing.
 	}
 }
 

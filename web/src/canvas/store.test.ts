@@ -28,7 +28,7 @@ test("given a kept canvas that can't be read back, then its text is set aside an
 	const browser = new MemoryStore([["riverrun.canvas", kept]]);
 	vi.stubGlobal("localStorage", browser);
 	vi.stubGlobal("sessionStorage", new MemoryStore());
-	useCanvas.getState().load();
+	useCanvas.getState().load("");
 	expect([browser.getItem("riverrun.canvas.set-aside"), browser.getItem("riverrun.canvas")]).toEqual([kept, null]);
 	expect(useCanvas.getState().notice).toContain("can't be read");
 	expect(useCanvas.getState().history.present.nodes).toEqual([]);
@@ -159,7 +159,7 @@ test("given a run and the one before it, when the page is reloaded, then both ar
 	vi.stubGlobal("sessionStorage", new MemoryStore());
 	const runs = { agent: "run_2" };
 	writeSaved({ document: emptyCanvas(), runs, before: { agent: "run_1" }, chains: {}, revisions: {} });
-	expect(readSaved(() => {})).toMatchObject({ runs, before: { agent: "run_1" } });
+	expect(readSaved("", () => {})).toMatchObject({ runs, before: { agent: "run_1" } });
 });
 
 describe("given a canvas with rows of agents, when all is run", () => {

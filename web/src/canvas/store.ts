@@ -41,7 +41,6 @@ const WHOLE_ROW = "row-";
 let burst: history.Burst<CanvasDocument> | null = null;
 /** Last node of a row → its start that nobody answered. It may be under way: the same row is asked for under the same key again. */
 const unanswered = new Map<string, { key: string; asked: string }>();
-let loaded = false;
 let sheets = 0;
 
 type CanvasState = Ran & {
@@ -53,10 +52,13 @@ type CanvasState = Ran & {
 	revisions: Record<string, number>;
 	clipboard: { nodes: CanvasNode[]; edges: CanvasEdge[] };
 	notice: string | null;
+	/** Whose canvas it is, by the name of their token; null until it is loaded. */
+	owner: string | null;
 	/** How often another canvas came onto the screen: the view then goes to where it is. */
 	shown: number;
 
-	load: () => void;
+	/** Begins with what this browser keeps of its owner; whoever comes back from another page finds all as it was. */
+	load: (owner: string) => void;
 	replace: (document: CanvasDocument) => void;
 	/** Shows a canvas that another tab has kept, with its runs. */
 	reopen: (canvas: Reopened) => void;
@@ -154,13 +156,13 @@ export const useCanvas = create<CanvasState>((set, get) => {
 		revisions: {},
 		clipboard: { nodes: [], edges: [] },
 		notice: null,
+		owner: null,
 		shown: 0,
 
-		load() {
-			// Whoever comes back from another page finds everything as it was, undo included.
-			if (loaded) return;
-			loaded = true;
-			const saved = readSaved((why) => set({ notice: why }));
+		load(owner) {
+			if (get().owner !== null) return;
+			set({ owner });
+			const saved = readSaved(owner, (why) => set({ notice: why }));
 			if (!saved) return;
 			const { document, runs, before, chains, revisions } = saved;
 			set({

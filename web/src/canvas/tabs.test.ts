@@ -2,6 +2,8 @@ import { expect, test } from "vitest";
 import { MemoryStore } from "./memory-store";
 import {
 	BOUNDS,
+	drawnBy,
+	forget,
 	keep,
 	newPlace,
 	opened,
@@ -21,9 +23,12 @@ class Tab {
 	private place: Place;
 	shows: string | null;
 
-	constructor(readonly shelf: Shelf) {
-		const found = opened(shelf);
-		this.place = found?.place ?? newPlace();
+	constructor(
+		readonly shelf: Shelf,
+		private readonly owner = "",
+	) {
+		const found = opened(shelf, owner);
+		this.place = found?.place ?? newPlace(owner);
 		this.shows = found?.saved?.canvas ?? null;
 	}
 
@@ -35,12 +40,14 @@ class Tab {
 		return refused;
 	}
 
-	reloaded = () => new Tab(this.shelf);
-	duplicated = () => new Tab({ tab: (this.shelf.tab as MemoryStore).copy(), browser: this.shelf.browser });
+	reloaded = () => new Tab(this.shelf, this.owner);
+	/** The same tab, after somebody else signed in. */
+	handedTo = (owner: string) => new Tab(this.shelf, owner);
+	duplicated = () => new Tab({ tab: (this.shelf.tab as MemoryStore).copy(), browser: this.shelf.browser }, this.owner);
 	others = () => others(this.shelf, this.place).map(({ saved }) => saved?.canvas);
 }
 
-const opens = (browser: MemoryStore) => new Tab({ tab: new MemoryStore(), browser });
+const opens = (browser: MemoryStore, owner = "") => new Tab({ tab: new MemoryStore(), browser }, owner);
 
 test("given two tabs that draw in turn, when each is reloaded, then each has its own, and a new one what was kept last", () => {
 	const browser = new MemoryStore();
@@ -140,7 +147,49 @@ test.each(["{", "null", '{"canvas":1}'])("given %s in the tab's place, then it i
 		tab: new MemoryStore([["riverrun.canvas", text]]),
 		browser: new MemoryStore([["riverrun.canvas", text]]),
 	};
-	expect(opened(shelf)).toMatchObject({ text, saved: null });
+	expect(opened(shelf, "")).toMatchObject({ text, saved: null });
 	setAside(shelf, text);
-	expect([opened(shelf), shelf.browser.getItem(SET_ASIDE)]).toEqual([null, text]);
+	expect([opened(shelf, ""), shelf.browser.getItem(SET_ASIDE)]).toEqual([null, text]);
+});
+
+test.each([
+	["signs in in the same tab", (ann: Tab) => ann.handedTo("bob")],
+	["opens a tab of the same browser", (ann: Tab) => opens(ann.shelf.browser as MemoryStore, "bob")],
+	["opens one on a server without tokens", (ann: Tab) => opens(ann.shelf.browser as MemoryStore)],
+])(
+	"given what ann has drawn, when somebody else %s, then nothing of it is shown or offered, and ann has it again",
+	(_, other) => {
+		const browser = new MemoryStore();
+		const ann = opens(browser, "ann");
+		ann.draws("of ann");
+		const bob = other(ann);
+		expect([bob.shows, bob.others()]).toEqual([null, []]);
+		bob.draws("of bob");
+		expect([bob.reloaded().shows, bob.others()]).toEqual(["of bob", []]);
+		expect([opens(browser, "ann").shows, opens(browser, "ann").others()]).toEqual(["of ann", []]);
+	},
+);
+
+test("given canvases of several people in several tabs, when one is forgotten, then all of theirs goes, and no other", () => {
+	const browser = new MemoryStore();
+	const [first, second, bob] = [opens(browser, "ann"), opens(browser, "ann"), opens(browser, "bob")];
+	first.draws("a");
+	second.draws("b");
+	bob.draws("c");
+	const before = { tab: new MemoryStore(), browser };
+	expect(drawnBy(first.shelf, "ann").map(({ canvas }) => canvas)).toEqual(["a", "b"]);
+	setAside(before, JSON.stringify({ canvas: "can't be read", owner: "ann" }));
+	forget(first.shelf, "ann");
+	expect([drawnBy(first.shelf, "ann"), first.reloaded().shows]).toEqual([[], null]);
+	expect([browser.getItem(SET_ASIDE), browser.length]).toEqual([null, 1]);
+	expect(opens(browser, "bob").shows).toBe("c");
+	setAside(before, JSON.stringify({ canvas: "can't be read", owner: "bob" }));
+	forget(first.shelf, "ann");
+	expect(browser.getItem(SET_ASIDE)).toContain("bob");
+});
+
+test("given what was kept before canvases had owners, then it is of servers without tokens", () => {
+	const text = JSON.stringify({ ...drawing("old"), tab: "t", at: 1 });
+	const browser = new MemoryStore([["riverrun.canvas.tab.t", text]]);
+	expect([opens(browser, "ann").shows, opens(browser).shows]).toEqual([null, "old"]);
 });

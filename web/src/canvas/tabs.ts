@@ -1,6 +1,7 @@
 /**
  * The canvases of a browser's tabs. A tab's own storage brings its canvas back after a reload; a place in the storage that
- * all tabs share keeps it for new tabs, and beyond the tab's end. No tab writes into the place of another.
+ * all tabs share keeps it for new tabs, and beyond the tab's end. No tab writes into the place of another, and nobody is shown
+ * what somebody else has drawn in the same browser.
  */
 
 /** The canvas in a tab's own storage; also where the shared storage had the only one before each tab had a place. */
@@ -23,8 +24,11 @@ export type Saved = {
 	kept?: { id: string; revision: number };
 };
 
-/** As it lies in a storage: with the tab that wrote it, and when, in milliseconds since the epoch. */
-type Entry = Saved & { tab: string; at: number };
+/**
+ * As it lies in a storage: with the tab that wrote it, and when, in milliseconds since the epoch, and the name of the token of
+ * whoever drew it, which is empty where the server asks for none.
+ */
+export type Entry = Saved & { tab: string; at: number; owner: string };
 
 export type Store = Pick<Storage, "getItem" | "setItem" | "removeItem" | "key" | "length">;
 /** A tab's own storage, and that of the whole browser. */
@@ -37,39 +41,44 @@ export type Place = {
 	written: string | null;
 	/** What it kept last, to write only what has changed. */
 	content: string | null;
+	/** Who draws in it. */
+	owner: string;
 };
 
 /** What the shared storage has of a tab. */
-export type Found = { key: string; at: number; text: string; saved: Saved | null };
+export type Found = { key: string; at: number; text: string; saved: Entry | null };
 
 /** The place of a tab that has kept nothing yet. */
-export function newPlace(): Place {
-	return { tab: crypto.randomUUID(), written: null, content: null };
+export function newPlace(owner: string): Place {
+	return { tab: crypto.randomUUID(), written: null, content: null, owner };
 }
 
-/** The canvas that a tab opens with: its own after a reload, else the one that was kept last. Null when there is none. */
-export function opened(shelf: Shelf): { place: Place; text: string; saved: Saved | null } | null {
+/**
+ * The canvas that a tab opens with: its own after a reload, else the one that its owner has kept last. Null when there is none.
+ * What can't be read tells nobody whose it is, and is nobody's to see either: it is given as the text that is to be set aside.
+ */
+export function opened(shelf: Shelf, owner: string): { place: Place; text: string; saved: Saved | null } | null {
 	const own = shelf.tab.getItem(OWN);
-	if (own !== null) {
-		const entry = read(own);
-		if (!entry) return { place: newPlace(), text: own, saved: null };
-		const place = { tab: entry.tab || newPlace().tab, written: own, content: contentOf(entry) };
+	const entry = own === null ? null : read(own);
+	if (own !== null && !entry) return { place: newPlace(owner), text: own, saved: null };
+	if (own !== null && entry?.owner === owner) {
+		const place = { tab: entry.tab || newPlace(owner).tab, written: own, content: contentOf(entry), owner };
 		return { place, text: own, saved: entry };
 	}
-	const last = found(shelf.browser)[0];
+	const last = found(shelf.browser).find(({ saved }) => !saved || saved.owner === owner);
 	if (!last) return null;
-	if (!last.saved) return { place: newPlace(), text: last.text, saved: null };
-	return { place: begun(shelf.tab, last.saved), text: last.text, saved: last.saved };
+	if (!last.saved) return { place: newPlace(owner), text: last.text, saved: null };
+	return { place: begun(shelf.tab, last.saved, owner), text: last.text, saved: last.saved };
 }
 
 /**
  * Another tab may be drawing on what this one begins with: it is this tab's own from now on, and takes a place of its own in
  * the shared storage as soon as something changes.
  */
-function begun(tab: Store, saved: Saved): Place {
-	const place = { ...newPlace(), content: contentOf(saved) };
+function begun(tab: Store, saved: Saved, owner: string): Place {
+	const place = { ...newPlace(owner), content: contentOf(saved) };
 	try {
-		tab.setItem(OWN, written(saved, place.tab, 0));
+		tab.setItem(OWN, written(saved, place, 0));
 	} catch {
 		// A reload before the first change opens the newest one then.
 	}
@@ -84,14 +93,15 @@ export function keep(shelf: Shelf, place: Place, saved: Saved, at: number): { pl
 	const content = contentOf(saved);
 	if (content === place.content) return { place, refused: [] };
 	const there = shelf.browser.getItem(PLACE + place.tab);
-	const tab = there === null || there === place.written ? place.tab : newPlace().tab;
-	const text = written(saved, tab, at);
+	const { owner } = place;
+	const tab = there === null || there === place.written ? place.tab : newPlace(owner).tab;
+	const text = written(saved, { tab, owner }, at);
 	const own = attempt(() => writeOwn(shelf.tab, text));
 	const shared = attempt(() => writeShared(shelf.browser, tab, text));
 	const refused = [...own, ...shared];
 	// What was refused is tried again with the next change, or when the tab is left.
 	return {
-		place: { tab, written: shared.length > 0 ? there : text, content: refused.length > 0 ? null : content },
+		place: { tab, written: shared.length > 0 ? there : text, content: refused.length > 0 ? null : content, owner },
 		refused,
 	};
 }
@@ -105,11 +115,27 @@ function attempt(write: () => void): unknown[] {
 	}
 }
 
-/** The canvases that other tabs have kept, open ones and closed ones, newest first; not those that are as this one is. */
+/** What the owner's other tabs have kept, open ones and closed ones, newest first; not those that are as this one is. */
 export function others(shelf: Shelf, place: Place): Found[] {
 	return found(shelf.browser).filter(
-		({ key, saved }) => key !== PLACE + place.tab && saved && contentOf(saved) !== place.content,
+		({ key, saved }) => key !== PLACE + place.tab && saved?.owner === place.owner && contentOf(saved) !== place.content,
 	);
+}
+
+/** All that somebody has drawn in this browser, in any tab, each once; without what lies in the place of the tab `but`. */
+export function drawnBy({ tab, browser }: Shelf, owner: string, but?: string): Entry[] {
+	const own = read(tab.getItem(OWN) ?? "");
+	const all = [own, ...found(browser).map(({ saved }) => saved)];
+	const theirs = all.filter((one): one is Entry => one?.owner === owner && one.tab !== but);
+	return [...new Map(theirs.map((one) => [one.canvas, one])).values()];
+}
+
+/** Lets go of all that somebody has drawn in this browser, also of what was set aside. What others have drawn stays. */
+export function forget({ tab, browser }: Shelf, owner: string): void {
+	const isTheirs = (text: string | null) => text !== null && read(text)?.owner === owner;
+	for (const { key, text } of found(browser)) if (isTheirs(text)) browser.removeItem(key);
+	if (isTheirs(browser.getItem(SET_ASIDE))) browser.removeItem(SET_ASIDE);
+	if (isTheirs(tab.getItem(OWN))) tab.removeItem(OWN);
 }
 
 /** Takes a text that can't be read out of the way of whatever is drawn next. Throws when there is no room to set it aside. */
@@ -161,15 +187,19 @@ function read(text: string): Entry | null {
 	try {
 		const entry = JSON.parse(text) as Partial<Entry> | null;
 		if (typeof entry?.canvas !== "string") return null;
-		const { canvas, runs = {}, before, chains = {}, kept, tab = "", at = 0 } = entry;
-		return { canvas, runs, before, chains, kept, tab, at };
+		const { canvas, runs = {}, before, chains = {}, kept, tab = "", at = 0, owner = "" } = entry;
+		return { canvas, runs, before, chains, kept, tab, at, owner };
 	} catch {
 		return null;
 	}
 }
 
-function written({ canvas, runs, before, chains, kept }: Saved, tab: string, at: number): string {
-	return JSON.stringify({ canvas, runs, before, chains, kept, tab, at } satisfies Entry);
+function written(
+	{ canvas, runs, before, chains, kept }: Saved,
+	{ tab, owner }: Pick<Place, "tab" | "owner">,
+	at: number,
+): string {
+	return JSON.stringify({ canvas, runs, before, chains, kept, tab, at, owner } satisfies Entry);
 }
 
 function contentOf({ canvas, runs, before, chains, kept }: Saved): string {

@@ -69,7 +69,7 @@ function options(parent: HTMLElement, height: number, xLabel: string, lines: Lin
 		// Rates are far below the digits that an axis shows by itself.
 		axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => String(Number(tick.toPrecision(4)))) }],
 		series: [
-			{ label: xLabel },
+			{ label: xLabel, value: (_: unknown, value: number | null) => (value == null ? "–" : String(value)) },
 			...lines.map((line) => ({
 				label: line.label,
 				stroke: color(line.color),

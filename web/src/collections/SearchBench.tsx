@@ -78,9 +78,9 @@ function Results({ found, namespace }: { found: SearchDone; namespace: string })
 	return (
 		<div className="mt-3 space-y-2">
 			<p className="text-soft text-xs tabular-nums">
-				embed {times.embed.toFixed(1)} ms · dense {times.dense.toFixed(1)} · sparse {times.sparse.toFixed(1)} · fuse{" "}
-				{times.fuse.toFixed(1)}
-				{times.rerank != null ? ` · rerank ${times.rerank.toFixed(1)}` : " · not re-ranked"}
+				embedded {times.embed.toFixed(1)} ms · dense {times.dense.toFixed(1)} ms · sparse {times.sparse.toFixed(1)} ms ·
+				fused {times.fuse.toFixed(1)} ms
+				{times.rerank != null ? ` · re-ranked ${times.rerank.toFixed(1)} ms` : " · not re-ranked"}
 			</p>
 			{found.notes?.map((note) => (
 				<p key={note} className="text-warn text-xs">

@@ -1,9 +1,9 @@
 "use client";
 
-import { useEffect, useMemo, useRef } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import type { JobView } from "@/api/shapes";
 import { Curve, type Line } from "@/charts/Curve";
-import { Alert, Button, Loading, Panel, Status } from "@/ui";
+import { Alert, Button, Dialog, Loading, Panel, Status } from "@/ui";
 import { number, seconds } from "@/ui/words";
 import { type Point, smoothed } from "./fold";
 import { useJob } from "./job";
@@ -13,6 +13,7 @@ const SMOOTHING = 0.9;
 /** One job live: how far, how well, and a way to stop it. `onStatus`: it has another status than before. */
 export function JobDetail({ id, onStatus }: { id: string; onStatus: (job: JobView) => void }) {
 	const { job, points, ended, connected, problem, cancel } = useJob(id);
+	const [isAsked, setAsked] = useState(false);
 	const told = useRef<string | null>(null);
 	useEffect(() => {
 		if (!job || told.current === job.status) return;
@@ -29,13 +30,35 @@ export function JobDetail({ id, onStatus }: { id: string; onStatus: (job: JobVie
 				<span className="flex items-center gap-2">
 					<Status of={job.status} />
 					{going && (
-						<Button tone="danger" onClick={() => void cancel()}>
-							Cancel
+						<Button tone="danger" onClick={() => setAsked(true)}>
+							Cancel…
 						</Button>
 					)}
 				</span>
 			}
 		>
+			<Dialog
+				open={isAsked && going}
+				onClose={() => setAsked(false)}
+				title={`Cancel the training ${job.name}?`}
+				close="Let it go on"
+				actions={
+					<Button
+						tone="danger"
+						onClick={() => {
+							setAsked(false);
+							void cancel();
+						}}
+					>
+						Cancel the training
+					</Button>
+				}
+			>
+				<p>
+					It is at step {number(job.step)} of {number(job.max_steps)}. A training that is cancelled makes no version and
+					can't go on later: another one begins at its first step.
+				</p>
+			</Dialog>
 			<p className="font-mono text-soft text-xs">{id}</p>
 			<progress className="my-1 w-full" max={job.max_steps || 1} value={job.step} aria-label="steps done" />
 			<p className="text-xs tabular-nums">

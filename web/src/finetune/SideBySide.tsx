@@ -5,6 +5,7 @@ import { call, describe } from "@/api/client";
 import type { ChatDone, ModelVersionView } from "@/api/shapes";
 import { Written } from "@/runs/Written";
 import { Alert, Button, Field, TextArea } from "@/ui";
+import { count, lasted } from "@/ui/words";
 
 const MOST_TOKENS = 256;
 const PATIENCE_MS = 10 * 60_000;
@@ -79,9 +80,9 @@ async function say(model: string, content: string): Promise<Side> {
 			stream: false,
 		};
 		const done = await call<ChatDone>("/chat", { method: "POST", body, timeoutMs: PATIENCE_MS });
-		const took = ((performance.now() - began) / 1000).toFixed(1);
+		const took = lasted(performance.now() - began);
 		const cut = done.finish_reason === "length" ? ", cut off" : "";
-		return { text: done.text, note: `${done.usage.completion_tokens} tokens in ${took} s${cut}` };
+		return { text: done.text, note: `${count(done.usage.completion_tokens, "token")} in ${took}${cut}` };
 	} catch (error) {
 		return { problem: describe(error) };
 	}

@@ -22,9 +22,12 @@ export function Linters() {
 	// biome-ignore lint/correctness/useExhaustiveDependencies: each reading takes its place
 	useEffect(() => setChanged(null), [listed.data]);
 	const [busy, setBusy] = useState<string | null>(null);
+	/** The one that is about to be removed: where no registry can be reached, nothing brings it back. */
+	const [asked, setAsked] = useState<string | null>(null);
 	const [problem, setProblem] = useState<string | null>(null);
 	const act = async (name: string, what: "install" | "remove") => {
 		setBusy(name);
+		setAsked(null);
 		setProblem(null);
 		try {
 			const done =
@@ -51,8 +54,16 @@ export function Linters() {
 							<Status of={STATUSES[tool.status] ?? tool.status} />
 							<span className="text-soft text-xs">{tool.installed_version}</span>
 							<span className="ml-auto">
-								{tool.status === "installed" ? (
-									<Button disabled={busy !== null} onClick={() => void act(tool.name, "remove")}>
+								{tool.status === "installed" && asked === tool.name ? (
+									<span className="flex flex-wrap items-center gap-2">
+										<span>Remove {tool.name}? To install it again, it is fetched from its registry.</span>
+										<Button tone="danger" onClick={() => void act(tool.name, "remove")}>
+											Remove
+										</Button>
+										<Button onClick={() => setAsked(null)}>Keep</Button>
+									</span>
+								) : tool.status === "installed" ? (
+									<Button disabled={busy !== null} onClick={() => setAsked(tool.name)}>
 										<span className="relative">
 											{busy === tool.name ? "Removing…" : "Remove"}
 											<span className="sr-only"> {tool.name}</span>

@@ -8,7 +8,7 @@ import { Bars } from "@/charts/Bars";
 import { Stacked } from "@/charts/Stacked";
 import { Written } from "@/runs/Written";
 import { Loading, Panel, Status, Table } from "@/ui";
-import { number } from "@/ui/words";
+import { lasted, number } from "@/ui/words";
 import { Findings } from "./Findings";
 import { SEVERITIES, stacked } from "./grouping";
 import { usePathOf } from "./namespace";
@@ -99,7 +99,7 @@ export function Report({ id, onImprove }: { id: string; onImprove: (file: string
 						))}
 					</Table>
 				</Panel>
-				<Panel title={`Tools, ${(report.took_ms / 1000).toFixed(1)} s in all`}>
+				<Panel title={`Tools, ${lasted(report.took_ms)} in all`}>
 					<Table head={["tool", "status", "findings", "time"]}>
 						{report.tools.map((tool) => (
 							<tr key={tool.name}>
@@ -112,7 +112,7 @@ export function Report({ id, onImprove }: { id: string; onImprove: (file: string
 									<Status of={tool.status} />
 								</td>
 								<td className="tabular-nums">{number(tool.findings)}</td>
-								<td className="whitespace-nowrap tabular-nums">{number(tool.took_ms)} ms</td>
+								<td className="whitespace-nowrap tabular-nums">{lasted(tool.took_ms)}</td>
 							</tr>
 						))}
 					</Table>

@@ -3,6 +3,7 @@
 import { useEffect, useState } from "react";
 import { usePolled } from "@/api/polling";
 import type { components } from "@/api/schema";
+import { count } from "@/ui/words";
 
 const GOING_MS = 3_000;
 const ENDED_MS = 600_000;
@@ -17,7 +18,7 @@ export function ChainTotal({ link }: { link: components["schemas"]["ChainLinkVie
 	const { usage, runs_total: runs } = data;
 	return (
 		<p className="text-soft text-xs tabular-nums">
-			row of {runs}: {usage.total_tokens} tokens
+			row of {runs}: {count(usage.total_tokens, "token")}
 			{usage.cost_usd != null && ` · $${usage.cost_usd.toFixed(4)}`}
 		</p>
 	);

@@ -1,7 +1,7 @@
 "use client";
 
 import { useEffect, useState } from "react";
-import { count } from "@/ui/words";
+import { count, lasted } from "@/ui/words";
 import { hasEnded, type LiveRun, usageOf } from "./fold";
 
 /** Tokens, cost and time of a run in one line; the time runs while the run does. */
@@ -13,9 +13,9 @@ export function Figures({ run }: { run: LiveRun }) {
 	const start = run.result ? Date.parse(run.result.created_at) : began ? Date.parse(began) : end;
 	return (
 		<p className="text-soft text-xs tabular-nums">
-			{usage.total_tokens} tokens
+			{count(usage.total_tokens, "token")}
 			{usage.cost_usd != null && ` · $${usage.cost_usd.toFixed(4)}`}
-			{began && ` · ${(Math.max(0, end - start) / 1000).toFixed(1)} s`}
+			{began && ` · ${lasted(Math.max(0, end - start))}`}
 			{` · ${count(run.steps.length, "step")}`}
 		</p>
 	);

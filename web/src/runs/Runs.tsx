@@ -20,6 +20,7 @@ import { Steps } from "./Steps";
 import { useFollowed, useRuns } from "./store";
 import { Tree } from "./Tree";
 import { Writing } from "./Written";
+import { whoRan } from "./words";
 
 const STATUSES = ["queued", "running", "waiting_approval", "succeeded", "failed", "cancelled"];
 
@@ -111,11 +112,9 @@ export function Runs() {
 								<span className="block truncate">{run.task}</span>
 								<span className="flex items-center gap-2 text-soft text-xs">
 									<Status of={run.status} />
-									<span className="min-w-0 flex-1 truncate">
-										{run.chain && `${run.chain.name} · `}
-										{run.agent ?? "supervisor"} · {count(run.steps, "step")}
-									</span>
-									<time className="shrink-0 tabular-nums" dateTime={run.created_at}>
+									<span className="-mr-1 min-w-0 truncate">{whoRan(run)}</span>
+									<span className="shrink-0">· {count(run.steps, "step")}</span>
+									<time className="ml-auto shrink-0 tabular-nums" dateTime={run.created_at}>
 										{moment(run.created_at)}
 									</time>
 								</span>
@@ -206,7 +205,7 @@ function RunDetail({ id }: { id: string }) {
 				<Figures run={run} />
 				<ChainTotal link={link} />
 				{run.result?.stop_reason && (
-					<p className="text-soft text-xs">stopped: {run.result.stop_reason.replaceAll("_", " ")}</p>
+					<p className="text-soft text-xs">ended: {run.result.stop_reason.replaceAll("_", " ")}</p>
 				)}
 				{resumed && !hasEnded(run) && (
 					<output className="block text-soft text-xs">The run was asked to look again.</output>

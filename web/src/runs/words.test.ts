@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { brief } from "./words";
+import { brief, whoRan } from "./words";
 
 test("given what tools take and give, one line of words says it", () => {
 	expect(brief(undefined)).toBe("");
@@ -16,4 +16,16 @@ test("given what tools take and give, one line of words says it", () => {
 test("given more than a line holds, it is cut and says so", () => {
 	const text = brief({ text: "a".repeat(1_000) });
 	expect([text.length, text.endsWith("…")]).toEqual([161, true]);
+});
+
+test.each([
+	[{ agent: "react" }, "react"],
+	[{ agent: null }, "supervisor"],
+	[{ agent: "react", chain: { name: "react 1" } }, "react 1"],
+	[{ agent: "react", chain: { name: "react" } }, "react"],
+	[{ agent: "react", chain: { name: "writer" } }, "writer · react"],
+	[{ agent: "react", chain: { name: "reactive" } }, "reactive · react"],
+	[{ agent: "critic", chain: { name: "react 1" } }, "react 1 · critic"],
+])("given the run %j, then its agent is %s, and nothing is said twice", (run, who) => {
+	expect(whoRan(run)).toBe(who);
 });

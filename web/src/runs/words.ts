@@ -17,3 +17,10 @@ export function inWords(value: unknown): string {
 		.map(([name, one]) => `${name}: ${typeof one === "string" ? one : JSON.stringify(one)}`)
 		.join(", ");
 }
+
+/** Whose run it is: the agent's name in its chain, with its type where the name does not say that already. */
+export function whoRan({ agent, chain }: { agent?: string | null; chain?: { name: string } | null }): string {
+	const type = agent ?? "supervisor";
+	if (!chain) return type;
+	return chain.name === type || chain.name.startsWith(`${type} `) ? chain.name : `${chain.name} · ${type}`;
+}

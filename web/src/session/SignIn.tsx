@@ -31,12 +31,13 @@ export function SignIn() {
 	return (
 		<RadixDialog.Root open={needed}>
 			<RadixDialog.Portal>
-				<RadixDialog.Overlay className="fixed inset-0 z-40 bg-black/50" />
+				{/* What is behind it is of whoever was signed in, and nobody else's to see. */}
+				<RadixDialog.Overlay className="fixed inset-0 z-60 bg-ground" />
 				<RadixDialog.Content
 					aria-describedby="sign-in-why"
-					className="nokey fixed top-1/2 left-1/2 z-50 w-[92vw] max-w-md -translate-x-1/2 -translate-y-1/2 rounded-lg border border-line bg-surface p-4 shadow-xl"
+					className="nokey fixed top-1/2 left-1/2 z-60 w-[92vw] max-w-md -translate-x-1/2 -translate-y-1/2 rounded-lg border border-line bg-surface p-4 shadow-xl"
 				>
-					<RadixDialog.Title className="mb-1 font-semibold text-base">Sign in</RadixDialog.Title>
+					<RadixDialog.Title className="mb-1 font-semibold text-base">Sign in to riverrun</RadixDialog.Title>
 					<p id="sign-in-why" className="mb-3 text-soft">
 						This server answers only those who show a token.
 					</p>

@@ -1,16 +1,18 @@
 "use client";
 
 import clsx from "clsx";
-import { Activity, FolderGit2, GraduationCap, Library, LogOut, Moon, Server, Sun, Workflow } from "lucide-react";
+import { Activity, FolderGit2, GraduationCap, Library, Moon, Server, Sun, Workflow } from "lucide-react";
 import Link from "next/link";
 import { usePathname } from "next/navigation";
 import { Tooltip } from "radix-ui";
 import { type ReactNode, useEffect, useState } from "react";
-import { describe, type HealthView } from "@/api/client";
+import type { HealthView } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import { SignIn } from "@/session/SignIn";
-import { isSignedIn, useSession } from "@/session/store";
+import { ownerOf, useSession } from "@/session/store";
 import { Alert, IconButton } from "@/ui";
+import { followOtherTabs } from "./leave";
+import { SignOut } from "./SignOut";
 
 const PAGES = [
 	{ href: "/", label: "Canvas", icon: Workflow },
@@ -26,21 +28,17 @@ export function Shell({ children }: { children: ReactNode }) {
 	const path = usePathname();
 	const health = usePolled<HealthView>("/health", 10_000);
 	const [theme, toggle] = useTheme();
-	const signedIn = useSession(isSignedIn);
-	const name = useSession((s) => s.session?.name);
+	const isOwned = useSession((s) => ownerOf(s) !== null);
+	const unknown = useSession((s) => (s.session === null ? s.problem : null));
 	const [problem, setProblem] = useState<string | null>(null);
-	const signOut = async () => {
-		setProblem(null);
-		try {
-			await useSession.getState().signOut();
-		} catch (error) {
-			setProblem(`you are still signed in: ${describe(error)}`);
-		}
-	};
-	// Also when a server is back: it may be another one, with other tokens.
+	// Also when a server is back: it may be another one, with other tokens. As long as nobody knows whose the page is, with every
+	// answer that comes.
+	const again = unknown === null ? null : health.data;
+	// biome-ignore lint/correctness/useExhaustiveDependencies: another answer asks again
 	useEffect(() => {
 		if (!health.offline) void useSession.getState().look();
-	}, [health.offline]);
+	}, [health.offline, again]);
+	useEffect(followOtherTabs, []);
 	return (
 		<Tooltip.Provider delayDuration={300}>
 			<div className="flex h-screen flex-col">
@@ -78,11 +76,7 @@ export function Shell({ children }: { children: ReactNode }) {
 							</Link>
 						)}
 					</span>
-					{signedIn && (
-						<IconButton label={`Sign out ${name ?? ""}`.trim()} onClick={() => void signOut()}>
-							<LogOut size={16} aria-hidden />
-						</IconButton>
-					)}
+					<SignOut onProblem={setProblem} />
 					<IconButton label={theme === "dark" ? "Light" : "Dark"} onClick={toggle}>
 						{theme === "dark" ? <Sun size={16} aria-hidden /> : <Moon size={16} aria-hidden />}
 					</IconButton>
@@ -93,14 +87,15 @@ export function Shell({ children }: { children: ReactNode }) {
 						by itself.
 					</p>
 				)}
-				{problem && (
+				{(problem ?? unknown) && (
 					<div className="border-line border-b px-3 py-2">
-						<Alert>{problem}</Alert>
+						<Alert>{problem ?? unknown}</Alert>
 					</div>
 				)}
 				{/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
 				<main tabIndex={0} className="min-h-0 flex-1 overflow-auto">
-					{children}
+					{/* Nothing is asked for and nothing shown before it is known for whom. */}
+					{isOwned && children}
 				</main>
 			</div>
 			<SignIn />

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { anyCut } from "./letters";
+import { anyCut, placeOf } from "./letters";
 
 const of = (topic: string, count: number) => Array.from({ length: count }, () => ({ topic }));
 
@@ -9,4 +9,9 @@ test.each([
 	["as many of one as were asked for", [...of("a", 1), ...of("b", 50)], true],
 ])("given dead letters, %s, then older ones may be there: %s", (_, letters, cut) => {
 	expect(anyCut(letters, 50)).toBe(cut);
+});
+
+test("given a dead letter, then what is asked before it goes names its record", () => {
+	const place = placeOf({ topic: "riverrun.agent.commands", partition: 3, offset: 12 });
+	expect(place).toBe("riverrun.agent.commands, partition 3, offset 12");
 });

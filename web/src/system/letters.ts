@@ -11,3 +11,8 @@ export function anyCut(letters: Pick<DeadLetterEntry, "topic">[], limit: number)
 	for (const { topic } of letters) counts.set(topic, (counts.get(topic) ?? 0) + 1);
 	return [...counts.values()].some((count) => count >= limit);
 }
+
+/** Where the record lies that could not be handled, as `dlq ls` and the log's own tools say it. */
+export function placeOf({ topic, partition, offset }: Pick<DeadLetterEntry, "topic" | "partition" | "offset">): string {
+	return `${topic}, partition ${partition}, offset ${offset}`;
+}

@@ -141,12 +141,18 @@ export function Dialog({
 	onClose,
 	title,
 	wide,
+	close = "Close",
+	actions,
 	children,
 }: {
 	open: boolean;
 	onClose: () => void;
 	title: string;
 	wide?: boolean;
+	/** What the button says that only closes it. */
+	close?: string;
+	/** What else may be done, in front of that button. */
+	actions?: ReactNode;
 	children: ReactNode;
 }) {
 	return (
@@ -163,9 +169,12 @@ export function Dialog({
 				>
 					<RadixDialog.Title className="mb-3 break-words font-semibold text-base">{title}</RadixDialog.Title>
 					{children}
-					<RadixDialog.Close asChild>
-						<Button className="mt-4">Close</Button>
-					</RadixDialog.Close>
+					<div className="mt-4 flex flex-wrap gap-2">
+						{actions}
+						<RadixDialog.Close asChild>
+							<Button>{close}</Button>
+						</RadixDialog.Close>
+					</div>
 				</RadixDialog.Content>
 			</RadixDialog.Portal>
 		</RadixDialog.Root>
@@ -192,7 +201,8 @@ export function Menu({
 			<DropdownMenu.Portal>
 				<DropdownMenu.Content
 					sideOffset={4}
-					className="z-50 min-w-40 rounded-md border border-line bg-surface p-1 text-ink shadow-xl"
+					// Keys that choose here are not for the canvas below: `nokey` is React Flow's word for it.
+					className="nokey z-50 min-w-40 rounded-md border border-line bg-surface p-1 text-ink shadow-xl"
 				>
 					{items.map((item) => (
 						<DropdownMenu.Item
@@ -274,6 +284,7 @@ export function Table({ head, children }: { head: ReactNode[]; children: ReactNo
 }
 
 const STATUS: Record<string, string> = {
+	running: "text-accent",
 	succeeded: "text-good",
 	up: "text-good",
 	ok: "text-good",
@@ -302,10 +313,7 @@ const STATUS: Record<string, string> = {
 export function Status({ of }: { of: string }) {
 	return (
 		<span
-			className={clsx(
-				"whitespace-nowrap rounded bg-raised px-1.5 py-0.5 font-medium text-xs",
-				STATUS[of] ?? "text-ink",
-			)}
+			className={clsx("tinted whitespace-nowrap rounded px-1.5 py-0.5 font-medium text-xs", STATUS[of] ?? "text-ink")}
 		>
 			{of.replaceAll("_", " ")}
 		</span>

@@ -19,8 +19,17 @@ export function seconds(count: number): string {
 	return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+/** How long something took: as fine as it is short, and never "0.0 s". */
+export function lasted(ms: number): string {
+	if (ms < 100) return `${Math.max(0, Math.round(ms))} ms`;
+	if (ms < 59_950) return `${(ms / 1_000).toFixed(1)} s`;
+	const all = Math.round(ms / 1_000);
+	if (all >= 3_600) return seconds(all);
+	return all % 60 === 0 ? `${all / 60} min` : `${Math.floor(all / 60)} min ${all % 60} s`;
+}
+
 export function number(value: number): string {
-	return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(4)));
+	return value.toLocaleString("en", Number.isInteger(value) ? {} : { maximumSignificantDigits: 4 });
 }
 
 /** So many of something: "1 document", "8 documents". */

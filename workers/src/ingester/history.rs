@@ -108,6 +108,9 @@ impl Versions {
             | IngestEvent::CollectionRebuilding(_)
             | IngestEvent::CollectionRebuilt(_)
             | IngestEvent::CollectionRebuildFailed(_)
+            | IngestEvent::CollectionTuning(_)
+            | IngestEvent::CollectionTuned(_)
+            | IngestEvent::CollectionTuneFailed(_)
             | IngestEvent::IngestScanned(_)
             | IngestEvent::IngestFailed(_) => {}
         }

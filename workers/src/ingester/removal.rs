@@ -122,6 +122,9 @@ impl Census<'_> {
             | IngestEvent::CollectionRebuilding(_)
             | IngestEvent::CollectionRebuilt(_)
             | IngestEvent::CollectionRebuildFailed(_)
+            | IngestEvent::CollectionTuning(_)
+            | IngestEvent::CollectionTuned(_)
+            | IngestEvent::CollectionTuneFailed(_)
             | IngestEvent::IngestScanned(_)
             | IngestEvent::IngestFailed(_) => {}
         }

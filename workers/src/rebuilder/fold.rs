@@ -256,7 +256,10 @@ impl Fold {
             | IngestEvent::CollectionReembedFailed(_)
             | IngestEvent::CollectionRebuilding(_)
             | IngestEvent::CollectionRebuilt(_)
-            | IngestEvent::CollectionRebuildFailed(_) => {}
+            | IngestEvent::CollectionRebuildFailed(_)
+            | IngestEvent::CollectionTuning(_)
+            | IngestEvent::CollectionTuned(_)
+            | IngestEvent::CollectionTuneFailed(_) => {}
         }
     }
 

@@ -229,6 +229,7 @@ fn asked(command: &IngestCommand) -> Option<&RebuildCollection> {
         | IngestCommand::DeleteDocument(_)
         | IngestCommand::DeleteCollection(_)
         | IngestCommand::ReembedCollection(_)
+        | IngestCommand::TuneCollection(_)
         | IngestCommand::BuildTree(_) => None,
     }
 }

@@ -40,7 +40,8 @@ pub struct WorkerStatus {
     pub name: String,
     /// Its consumer group.
     pub group: String,
-    /// Where it stands.
+    /// Where it stands: told under the name that it has of everything else.
+    #[serde(rename = "status")]
     pub state: WorkerState,
     /// What is wrong, when something is.
     pub trouble: Option<String>,
@@ -330,5 +331,26 @@ impl WorkerHandle {
     /// Ends it at once, without draining or committing: as a crash would, within a living process.
     pub fn kill(self) {
         self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_worker_when_it_is_told_then_where_it_stands_is_its_status() {
+        let progress = Progress::new("embedder", "riverrun.embedder".to_owned());
+        for (state, status) in [
+            (WorkerState::Starting, "starting"),
+            (WorkerState::Running, "running"),
+            (WorkerState::Troubled, "troubled"),
+            (WorkerState::Stopping, "stopping"),
+        ] {
+            progress.enter(state);
+            let told = serde_json::to_value(progress.status()).unwrap();
+            assert_eq!(told["status"], status, "{told}");
+            assert!(told["name"] == "embedder" && told.get("state").is_none(), "{told}");
+        }
     }
 }

@@ -46,6 +46,7 @@ impl World {
                 | IngestCommand::DeleteCollection(_)
                 | IngestCommand::ReembedCollection(_)
                 | IngestCommand::RebuildCollection(_)
+                | IngestCommand::TuneCollection(_)
                 | IngestCommand::BuildTree(_)) => panic!("{other:?}"),
             })
             .collect()

@@ -95,6 +95,10 @@ impl OtlpConfig {
 }
 
 impl TracingSettings {
+    /// The settings of tracing.
+    pub const NAMES: [&'static str; 8] =
+        [ENDPOINT, PUBLIC_KEY, SECRET_KEY, HEADERS, PROJECT, CONTENT, TIMEOUT, PATIENCE];
+
     /// From all `RIVERRUN_*` values: those of tracing, and the keys among the others, which are kept out of spans.
     pub fn from_values(values: &BTreeMap<String, String>) -> Self {
         let values = Values(values);

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use axum::Json as Reply;
 use axum::body::Bytes;
-use axum::extract::multipart::{Multipart, MultipartError};
+use axum::extract::multipart::Multipart;
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::StatusCode;
 use riverrun_models::{Models, Presence};
 use riverrun_schemas::finetune::DatasetRegistered;
-use riverrun_schemas::{Namespace, RunId, now_ms};
+use riverrun_schemas::{Namespace, RunId, not_there, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{DatasetRunsView, DatasetView, Timestamp, Within, finetune, runs};
 use riverrun_training::dataset::{Dataset, Format, MAX_BYTES, Split, read, read_of_runs};
@@ -22,7 +22,8 @@ use utoipa_axum::routes;
 
 use super::{PageQuery, tell};
 use crate::error::ApiError;
-use crate::extract::{Query, too_large};
+use crate::extract::Query;
+use crate::routes::form;
 use crate::state::AppState;
 use crate::submit::to_i64;
 use crate::wait::until;
@@ -233,27 +234,18 @@ async fn wait_for(state: &AppState, view: &DatasetView) -> Result<(), ApiError> 
 
 async fn form_of(mut form: Multipart) -> Result<Form, ApiError> {
     let (mut name, mut format, mut base_model, mut from_runs, mut file) = (None, Format::Sft, None, None, None);
-    while let Some(mut field) = form.next_field().await.map_err(unreadable)? {
+    while let Some(field) = form::next(&mut form).await? {
         let field_name = field.name().unwrap_or_default().to_owned();
-        let limit = if field_name == "file" { MAX_BYTES } else { MAX_FIELD };
-        let mut content = Vec::new();
-        while let Some(chunk) = field.chunk().await.map_err(unreadable)? {
-            if content.len() + chunk.len() > limit {
-                return Err(too_large(limit));
-            }
-            content.extend_from_slice(&chunk);
-        }
         if field_name == "file" {
-            file = Some(Bytes::from(content));
+            file = Some(form::bytes(field, MAX_BYTES).await?);
             continue;
         }
-        let text = String::from_utf8(content).map_err(|_| ApiError::field(&field_name, "is not valid UTF-8"))?;
+        let text = form::text(field, MAX_FIELD).await?;
         match field_name.as_str() {
             "name" => name = Some(text),
             "format" => {
-                format = Format::by_name(&text).ok_or_else(|| {
-                    ApiError::field("format", format!("{text:?} is not there; choose one of: sft, dpo, chat"))
-                })?;
+                format = Format::by_name(&text)
+                    .ok_or_else(|| ApiError::field("format", not_there(&text, Format::ALL.map(Format::as_str))))?;
             }
             "base_model" => base_model = Some(text).filter(|text| !text.is_empty()),
             "from_runs" => from_runs = Some(text),
@@ -263,10 +255,6 @@ async fn form_of(mut form: Multipart) -> Result<Form, ApiError> {
     let name = name.ok_or_else(|| ApiError::field("name", "is missing"))?;
     let file = file.ok_or_else(|| ApiError::field("file", "is missing"))?;
     Ok(Form { name, format, base_model, from_runs, file })
-}
-
-fn unreadable(error: MultipartError) -> ApiError {
-    ApiError::new(error.status(), "invalid_multipart", error.body_text())
 }
 
 /// Datasets, the newest first.

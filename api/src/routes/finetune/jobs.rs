@@ -18,13 +18,13 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{PageQuery, datasets, plan, tell};
-use crate::accept::COMPONENT;
+use super::{datasets, plan, tell};
+use crate::accept::{COMPONENT, key_conflict};
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, OptionalJson, Query, id};
 use crate::routes::runs::location;
 use crate::state::AppState;
-use crate::submit::Checks;
+use crate::submit::{Checks, one_of};
 use crate::wait::until;
 use crate::wire::{
     CancelBody, EstimateView, FinetuneBody, FinetuneCancelled, FinetuneDefaults, FinetuneJobAccepted, LoraBody,
@@ -138,7 +138,7 @@ async fn start(
     let job_id = key.0.as_deref().map_or_else(FinetuneId::new, |key| FinetuneId::derive(&["idempotency-key", key]));
     let command = command(job_id, &body.name, &asked)?;
     if let Some(known) = finetune::job(&state.parts().sql, job_id).await? {
-        return same(&known, &command).map(|()| accepted(job_id));
+        return same(&known, &command, key.0.as_deref().unwrap_or_default()).map(|()| accepted(job_id));
     }
     if let Some(folder) = plan::base_folder(state.core().models(), &asked.base_model)? {
         let load = plan::load(&asked.plan, &asked.dataset);
@@ -184,7 +184,7 @@ fn command(job_id: FinetuneId, name: &str, asked: &Asked) -> Result<StartFinetun
     })
 }
 
-fn same(known: &JobView, asked: &StartFinetune) -> Result<(), ApiError> {
+fn same(known: &JobView, asked: &StartFinetune, key: &str) -> Result<(), ApiError> {
     let plan: serde_json::Value = serde_json::from_str(&asked.plan_json).unwrap_or_default();
     let same = known.name == asked.name
         && known.dataset_sha256 == asked.content.sha256
@@ -193,8 +193,7 @@ fn same(known: &JobView, asked: &StartFinetune) -> Result<(), ApiError> {
     if same {
         return Ok(());
     }
-    Err(ApiError::conflict("idempotency_key_reused", "the idempotency key was used for another training")
-        .hint("use a new key for a new request, and the same key only to repeat the very same one"))
+    Err(key_conflict(key, "training"))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -212,13 +211,10 @@ struct JobsQuery {
 #[utoipa::path(get, path = "/finetune/jobs", tag = "finetune", params(JobsQuery),
     responses((status = 200, body = Page<JobView>), (status = 422, body = Problem)))]
 async fn list(State(state): State<AppState>, Query(query): Query<JobsQuery>) -> Result<Reply<Page<JobView>>, ApiError> {
-    if let Some(status) = query.status.as_deref().filter(|status| !STATUSES.contains(status)) {
-        return Err(ApiError::field(
-            "status",
-            format!("{status:?} is not there; choose one of: {}", STATUSES.join(", ")),
-        ));
-    }
-    let page = PageQuery { limit: query.limit, cursor: query.cursor }.page()?;
+    let mut checks = Checks::default();
+    one_of(&mut checks, "status", query.status.as_deref(), STATUSES.into_iter());
+    let page = checks.page(query.limit, query.cursor);
+    checks.finish()?;
     let page = finetune::jobs(&state.parts().sql, query.status.as_deref(), &page).await?;
     Ok(Reply(Page { items: page.items, next_cursor: page.next_cursor }))
 }

@@ -16,7 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::accept::COMPONENT;
 use crate::error::ApiError;
 use crate::state::AppState;
-use crate::submit::Checks;
+use crate::submit;
 use crate::wire::FieldError;
 
 pub(crate) use jobs::unknown_job;
@@ -36,10 +36,7 @@ struct PageQuery {
 
 impl PageQuery {
     fn page(self) -> Result<PageRequest, ApiError> {
-        let mut checks = Checks::default();
-        checks.require(self.limit != Some(0), "limit", "is 0, which is not between 1 and 500");
-        checks.finish()?;
-        Ok(PageRequest { limit: self.limit, cursor: self.cursor })
+        submit::page(self.limit, self.cursor)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use riverrun_models::{Models, Presence};
+use riverrun_schemas::not_there;
 use riverrun_stores::read_models::DatasetView;
 use riverrun_training::dataset::Format;
 use riverrun_training::estimate::{self, Estimate, Load};
@@ -17,10 +18,8 @@ pub(super) fn plan_of(body: &FinetuneBody) -> Result<Plan, ApiError> {
     let usual = Plan::default();
     let method = match body.method.as_deref() {
         None => usual.method,
-        Some(name) => Method::by_name(name).ok_or_else(|| {
-            let known: Vec<&str> = Method::ALL.iter().map(|method| method.as_str()).collect();
-            ApiError::field("method", format!("{name:?} is not there; choose one of: {}", known.join(", ")))
-        })?,
+        Some(name) => Method::by_name(name)
+            .ok_or_else(|| ApiError::field("method", not_there(name, Method::ALL.map(Method::as_str))))?,
     };
     method.check()?;
     export::check_name(&body.name)?;
@@ -54,10 +53,8 @@ fn lora(body: Option<&LoraBody>) -> Result<LoraSettings, ApiError> {
         Some(names) => names
             .iter()
             .map(|name| {
-                Target::by_name(name).ok_or_else(|| {
-                    let known: Vec<&str> = Target::ALL.iter().map(|target| target.as_str()).collect();
-                    ApiError::field("lora.targets", format!("{name:?} is none of {}", known.join(", ")))
-                })
+                Target::by_name(name)
+                    .ok_or_else(|| ApiError::field("lora.targets", not_there(name, Target::ALL.map(Target::as_str))))
             })
             .collect::<Result<_, _>>()?,
     };

@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use riverrun_schemas::finetune::{ModelStage, ModelStaged};
-use riverrun_schemas::{BlobRef, now_ms};
+use riverrun_schemas::{BlobRef, not_there, now_ms};
 use riverrun_stores::read_models::finetune_views::AdapterFiles;
 use riverrun_stores::read_models::{ModelVersionView, finetune};
 use riverrun_training::base::GGUF_FILE;
@@ -87,10 +87,8 @@ async fn stage(
     Path((model, version)): Path<(String, String)>,
     Json(body): Json<StageBody>,
 ) -> Result<Reply<ModelVersionView>, ApiError> {
-    let stage = ModelStage::by_name(&body.stage).ok_or_else(|| {
-        let reason = format!("{:?} is not there; choose one of: candidate, ready, retired", body.stage);
-        ApiError::field("stage", reason)
-    })?;
+    let stage = ModelStage::by_name(&body.stage)
+        .ok_or_else(|| ApiError::field("stage", not_there(&body.stage, ModelStage::ALL.map(ModelStage::as_str))))?;
     let version = number(&model, &version)?;
     let (view, _) = find(&state, &model, version).await?;
     if stage == ModelStage::Ready && !view.gate.passed {

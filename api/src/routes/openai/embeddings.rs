@@ -32,11 +32,7 @@ pub(super) async fn embeddings(
         Some(_) => return Err(ApiError::field("encoding_format", "must be float or base64")),
     };
     let mut checks = Checks::default();
-    checks.require(!inputs.is_empty(), "input", "must not be empty");
-    checks.require(inputs.len() <= MAX_INPUTS, "input", format!("has {}; at most {MAX_INPUTS} are read", inputs.len()));
-    for (index, text) in inputs.iter().enumerate().take(MAX_INPUTS) {
-        checks.text(&format!("input[{index}]"), text, MAX_TEXT);
-    }
+    checks.texts("input", &inputs, MAX_INPUTS, MAX_TEXT);
     checks.finish()?;
     let model = super::model_name(&body.model);
     let models = state.core().models_for(None, Purpose::Embed);

@@ -1,7 +1,5 @@
 //! From the fields of OpenAI's API to a request of the adapter. What can't be honoured is refused, not ignored.
 
-use std::ops::RangeInclusive;
-
 use riverrun_models::{ChatRequest, Grammar, Message, Role, ToolCall, ToolSpec};
 use serde_json::{Value, json};
 
@@ -24,9 +22,11 @@ pub(super) fn chat_request(body: CompletionBody) -> Result<(ChatRequest, Option<
     fields::check(&mut checks, &body);
     let messages = messages(&mut checks, body.messages);
     checks.require(body.n.is_none_or(|n| n == 1), "n", "must be 1");
-    between(&mut checks, "temperature", body.temperature, 0.0..=2.0);
-    between(&mut checks, "frequency_penalty", body.frequency_penalty, -2.0..=2.0);
-    between(&mut checks, "presence_penalty", body.presence_penalty, -2.0..=2.0);
+    checks.temperature(body.temperature);
+    checks.between("frequency_penalty", body.frequency_penalty, -2.0..=2.0);
+    checks.between("presence_penalty", body.presence_penalty, -2.0..=2.0);
+    checks.above_zero("max_tokens", body.max_tokens);
+    checks.above_zero("max_completion_tokens", body.max_completion_tokens);
     let tools = tools(&mut checks, body.tools.unwrap_or_default().into_iter().map(|tool| tool.function));
     let (tools, forced) = choose(&mut checks, body.tool_choice.as_ref(), tools);
     let (response_schema, grammar) = match &forced {
@@ -55,14 +55,6 @@ pub(super) fn chat_request(body: CompletionBody) -> Result<(ChatRequest, Option<
         seed: body.seed.map(i64::cast_unsigned),
     };
     Ok((request, forced))
-}
-
-/// A number that is given stands within its bounds.
-fn between(checks: &mut Checks, field: &str, given: Option<f32>, bounds: RangeInclusive<f32>) {
-    if let Some(given) = given {
-        let fault = format!("is {given}, which is not between {} and {}", bounds.start(), bounds.end());
-        checks.require(bounds.contains(&given), field, fault);
-    }
 }
 
 /// The messages, with their texts.
@@ -257,6 +249,8 @@ mod tests {
             (json!({"messages": user, "temperature": 3}), "temperature"),
             (json!({"messages": user, "frequency_penalty": 2.5}), "frequency_penalty"),
             (json!({"messages": user, "presence_penalty": -3}), "presence_penalty"),
+            (json!({"messages": user, "max_tokens": 0}), "max_tokens"),
+            (json!({"messages": user, "max_completion_tokens": 0}), "max_completion_tokens"),
             (json!({"messages": user, "tool_choice": "required", "tools": []}), "tool_choice"),
             (json!({"messages": user, "tool_choice": {"type": "function", "function": {"name": "f"}}}), "tool_choice"),
             (json!({"messages": user, "response_format": {"type": "yaml"}}), "response_format.type"),

@@ -26,6 +26,7 @@ use crate::kept::kept;
 use crate::prefer::Patience;
 use crate::routes::runs::location;
 use crate::state::AppState;
+use crate::submit;
 use crate::wait::until;
 use crate::wire::{
     AnalysisAccepted, AnalysisView, AnalyzeBody, FindingView, NotComparedView, Page, Problem, PublicNameView,
@@ -58,7 +59,7 @@ struct ReportQuery {
 struct TrendQuery {
     /// The namespace; `default` when left out.
     namespace: Option<String>,
-    /// The earlier analysis; the last but one when left out.
+    /// The earlier analysis; the one before the later when left out.
     from: Option<String>,
     /// The later analysis; the last when left out.
     to: Option<String>,
@@ -112,14 +113,14 @@ async fn analyze(
 }
 
 /// The analyses of a project that are done, newest first.
-#[utoipa::path(get, path = "/projects/{id}/analyses", tag = "projects", params(("id" = String, Path), ListQuery), responses((status = 200, body = Page<AnalysisView>), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/projects/{id}/analyses", tag = "projects", params(("id" = String, Path), ListQuery), responses((status = 200, body = Page<AnalysisView>), (status = 404, body = Problem), (status = 422, body = Problem)))]
 async fn analyses(
     State(state): State<AppState>,
     Path(text): Path<String>,
     Query(query): Query<ListQuery>,
 ) -> Result<Reply<Page<AnalysisView>>, ApiError> {
+    let page = submit::page(query.limit, query.cursor)?;
     let row = project(&state, query.namespace.as_deref(), &text).await?;
-    let page = PageRequest { limit: query.limit, cursor: query.cursor };
     let found = projects::analyses(&state.parts().sql, row.project_id, &page).await?;
     let items = found.items.iter().filter(|one| one.report.is_some()).map(analysis_view).collect();
     Ok(Reply(Page { items, next_cursor: found.next_cursor }))
@@ -262,16 +263,17 @@ async fn trend(
     Query(query): Query<TrendQuery>,
 ) -> Result<Reply<TrendView>, ApiError> {
     let row = project(&state, query.namespace.as_deref(), &text).await?;
-    let mut newest = done(&state, &row).await?.into_iter();
-    let (last, before) = (newest.next(), newest.next());
+    let all = done(&state, &row).await?;
     let to = match &query.to {
         Some(to) => named(&state, &row, to).await?,
-        None => last.clone().ok_or_else(|| not_analyzed(&text))?,
+        None => all.first().cloned().ok_or_else(|| not_analyzed(&text))?,
     };
     let from = match &query.from {
         Some(from) => named(&state, &row, from).await?,
-        // With one analysis nothing changed.
-        None => before.or(last).ok_or_else(|| not_analyzed(&text))?,
+        // The one before it. Since the first nothing changed.
+        None => {
+            all.into_iter().skip_while(|one| one.analysis_id != to.analysis_id).nth(1).unwrap_or_else(|| to.clone())
+        }
     };
     let found = report::trend(&read_report(&state, &row, &from).await?, &read_report(&state, &row, &to).await?);
     Ok(Reply(TrendView {

@@ -20,6 +20,7 @@ use super::{ListQuery, copies, project, tree};
 use crate::error::ApiError;
 use crate::extract::{NamespaceQuery, Query};
 use crate::state::AppState;
+use crate::submit;
 use crate::wire::{FileTextView, Page, Problem, ProjectFileView};
 
 /// Largest file that is shown, in bytes.
@@ -39,12 +40,13 @@ struct FileQuery {
 }
 
 /// The files of the copy, by path.
-#[utoipa::path(get, path = "/projects/{id}/files", tag = "projects", params(("id" = String, Path), ListQuery), responses((status = 200, body = Page<ProjectFileView>), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/projects/{id}/files", tag = "projects", params(("id" = String, Path), ListQuery), responses((status = 200, body = Page<ProjectFileView>), (status = 404, body = Problem), (status = 422, body = Problem)))]
 async fn files(
     State(state): State<AppState>,
     Path(text): Path<String>,
     Query(query): Query<ListQuery>,
 ) -> Result<Reply<Page<ProjectFileView>>, ApiError> {
+    let page = submit::page(query.limit, query.cursor)?;
     let row = project(&state, query.namespace.as_deref(), &text).await?;
     let tree = tree(&state, &row).await?;
     let mut counts: HashMap<String, u64> = HashMap::new();
@@ -53,8 +55,8 @@ async fn files(
             *counts.entry(finding.file).or_default() += 1;
         }
     }
-    let limit = query.limit.unwrap_or(50).clamp(1, 500) as usize;
-    let after = query.cursor.unwrap_or_default();
+    let limit = usize::try_from(page.limit()).unwrap_or(usize::MAX);
+    let after = page.cursor.unwrap_or_default();
     let mut rest = tree.entries.iter().filter(|(path, _)| path.as_str() > after.as_str());
     let items: Vec<ProjectFileView> = rest
         .by_ref()
@@ -112,6 +114,7 @@ async fn patch_of(
         Some(base) => copies.tree(base).await?,
         None => now.clone(),
     };
-    let patch = patch::patch(&copies.files(&base).await?, &copies.files(&now).await?);
+    let (before, after) = copies.changed(&base, &now).await?;
+    let patch = patch::patch(&before, &after);
     Ok(([(CONTENT_TYPE, "text/x-patch")], patch).into_response())
 }

@@ -19,7 +19,7 @@ use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Query, id};
 use crate::prefer::Patience;
 use crate::routes::runs::location;
 use crate::state::AppState;
-use crate::submit::Checks;
+use crate::submit::{self, Checks};
 use crate::wait::until;
 use crate::wire::{ApplyBody, FileChangedView, ImproveBody, Page, Problem, ProposalAccepted, ProposalView, RevertBody};
 
@@ -51,11 +51,7 @@ async fn improve(
     let may_remove = body.may_remove.unwrap_or_default();
     let mut checks = Checks::default();
     checks.text("file", &body.file, MAX_TEXT);
-    checks.require(
-        (1..=4).contains(&candidates),
-        "candidates",
-        format!("is {candidates}, which is not between 1 and 4"),
-    );
+    checks.between("candidates", Some(candidates), 1..=4);
     checks.require(
         may_remove.len() <= rewriting::MAX_NAMES,
         "may_remove",
@@ -123,14 +119,14 @@ fn proposal_view(row: &ProposalRow) -> ProposalView {
 }
 
 /// The proposals of a project, newest first.
-#[utoipa::path(get, path = "/projects/{id}/proposals", tag = "projects", params(("id" = String, Path), ListQuery), responses((status = 200, body = Page<ProposalView>), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/projects/{id}/proposals", tag = "projects", params(("id" = String, Path), ListQuery), responses((status = 200, body = Page<ProposalView>), (status = 404, body = Problem), (status = 422, body = Problem)))]
 async fn proposals(
     State(state): State<AppState>,
     Path(text): Path<String>,
     Query(query): Query<ListQuery>,
 ) -> Result<Reply<Page<ProposalView>>, ApiError> {
+    let page = submit::page(query.limit, query.cursor)?;
     let row = project(&state, query.namespace.as_deref(), &text).await?;
-    let page = PageRequest { limit: query.limit, cursor: query.cursor };
     let found = projects::proposals(&state.parts().sql, row.project_id, &page).await?;
     Ok(Reply(Page { items: found.items.iter().map(proposal_view).collect(), next_cursor: found.next_cursor }))
 }

@@ -17,6 +17,7 @@ mod script;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::error::{CliError, Exit};
@@ -41,7 +42,7 @@ pub struct RunArgs {
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=50), value_name = "N")]
     calls: u32,
     /// Only this event, counted from 1
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..), value_name = "N")]
     event: Option<usize>,
 }
 
@@ -49,7 +50,7 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct LoadArgs {
     /// How many runs
-    #[arg(long, default_value_t = 100, value_name = "N")]
+    #[arg(long, default_value_t = 100, value_parser = RangedU64ValueParser::<usize>::new().range(1..), value_name = "N")]
     runs: usize,
     /// Steps of each, rounded up to what tool calls of three steps and an answer of two give
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(5..=200), value_name = "N")]

@@ -17,7 +17,7 @@ pub enum DlqCommand {
         /// Only those of this topic
         #[arg(long)]
         topic: Option<String>,
-        /// Most dead letters of each topic, the newest ones
+        /// Most dead letters of each topic, the newest ones, 1 to 500; 50 when left out
         #[arg(long, value_name = "N")]
         limit: Option<usize>,
     },

@@ -1,6 +1,6 @@
 //! `riverrun rag eval`: how good retrieval is, by judgements of people, for each way of searching side by side.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
+use crate::judged;
 use crate::output::{Output, table};
 use crate::progress;
 
@@ -34,9 +35,18 @@ pub struct EvalArgs {
     /// A way of searching; may be repeated. Dense, sparse and hybrid when left out
     #[arg(long = "config", value_enum)]
     pub configs: Vec<Config>,
+    /// Search as if the collection had not been tuned
+    #[arg(long)]
+    pub untuned: bool,
     /// Fail when nDCG@10 of a way of searching is below this
-    #[arg(long, value_name = "0..1")]
+    #[arg(long, value_parser = floor, value_name = "0..1")]
     pub at_least: Option<f64>,
+}
+
+/// A floor that results can be below and above: with any other, the gate would hold for all of them, or for none.
+fn floor(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| format!("{text:?} is not a number from 0 to 1"))
 }
 
 /// A way of searching.
@@ -108,51 +118,8 @@ pub struct Prepared {
 
 /// Reads both files.
 pub fn prepare(args: EvalArgs) -> Result<Prepared, CliError> {
-    let texts = queries(&read(&args.queries)?).map_err(|reason| unusable(&args.queries, &reason))?;
-    let judged = qrels(&read(&args.qrels)?).map_err(|reason| unusable(&args.qrels, &reason))?;
-    let queries: Vec<(String, Judged)> =
-        texts.into_iter().filter_map(|(id, text)| Some((text, judged.get(&id)?.clone()))).collect();
-    if queries.is_empty() {
-        return Err(unusable(&args.qrels, "no query of the other file is judged in it"));
-    }
+    let queries = judged::read(&args.queries, &args.qrels)?;
     Ok(Prepared { args, queries })
-}
-
-fn read(path: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(path).map_err(|error| {
-        let failed = CliError::new(Exit::Usage, format!("{} can't be read: {error}", path.display()));
-        failed.hint("--queries and --qrels name files of yours; docs/retrieval.md has a script that makes both")
-    })
-}
-
-fn unusable(path: &Path, reason: &str) -> CliError {
-    CliError::new(Exit::Usage, format!("{} can't be used: {reason}", path.display()))
-        .hint("a line of queries is `id<TAB>text`, a line of judgements `query document gain`")
-}
-
-fn queries(text: &str) -> Result<Vec<(String, String)>, String> {
-    let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
-    lines
-        .map(|(line, at)| {
-            let (id, text) = line.split_once('\t').ok_or_else(|| format!("line {at} has no tab"))?;
-            Ok((id.trim().to_owned(), text.trim().to_owned()))
-        })
-        .collect()
-}
-
-fn qrels(text: &str) -> Result<BTreeMap<String, Judged>, String> {
-    let mut found: BTreeMap<String, Judged> = BTreeMap::new();
-    for (line, at) in text.lines().zip(1..) {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let (query, document, gain) = match fields[..] {
-            [] => continue,
-            [query, document, gain] | [query, _, document, gain] => (query, document, gain),
-            _ => return Err(format!("line {at} has {} columns", fields.len())),
-        };
-        let gain: f64 = gain.parse().map_err(|_| format!("gain {gain:?} in line {at} is no number"))?;
-        found.entry(query.to_owned()).or_default().insert(document.to_owned(), gain);
-    }
-    Ok(found)
 }
 
 pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
@@ -235,6 +202,7 @@ async fn ranking(
         rerank: Some(config == Config::Rerank),
         mode: Some(config.mode()),
         fusion: Some(config.fusion()),
+        tuned: Some(!args.untuned),
         ..SearchBody::default()
     };
     let since = std::time::Instant::now();
@@ -248,24 +216,4 @@ async fn ranking(
 
 fn stem(source: &str) -> String {
     Path::new(source).file_stem().map_or_else(|| source.to_owned(), |stem| stem.to_string_lossy().into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn given_judgements_in_three_or_four_columns_when_read_then_they_are_the_same() {
-        let (three, four) = (qrels("1 d1 2\n\n2 d2 0\n").unwrap(), qrels("1 0 d1 2\n2 0 d2 0").unwrap());
-        assert_eq!(three, four);
-        assert_eq!(three["1"]["d1"], 2.0);
-        assert!(qrels("1 d1").unwrap_err().contains("line 1"));
-        assert!(qrels("1 d1 x").unwrap_err().contains("\"x\""));
-    }
-
-    #[test]
-    fn given_queries_without_a_tab_then_the_line_is_named() {
-        assert_eq!(queries("1\twhat is it\n").unwrap(), [("1".to_owned(), "what is it".to_owned())]);
-        assert!(queries("1\ta\nno tab").unwrap_err().contains("line 2"));
-    }
 }

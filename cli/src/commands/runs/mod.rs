@@ -58,7 +58,7 @@ pub enum RunsCommand {
         #[command(flatten)]
         run: OneRun,
         /// Only steps behind this one
-        #[arg(long, default_value_t = 0, value_name = "SEQ")]
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..), value_name = "SEQ")]
         after: i64,
         /// Also text while the model writes it
         #[arg(long)]

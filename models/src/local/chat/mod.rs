@@ -5,6 +5,8 @@ mod engine;
 mod generate;
 mod memory;
 mod output;
+#[cfg(test)]
+mod plain_tests;
 mod prefix;
 mod prompt;
 mod sampling;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::forced::{ANSWER, DESCRIPTION, answer_schema, arguments_schema, take_answer};
 use super::gathered::Gathered;
 use super::openai::encoded;
-use super::protocol::{EmbedPart, Embedded, Fault, Framing, Listed, Protocol, Rank, changes, first_given, json};
+use super::protocol::{EmbedPart, Embedded, Fault, Framing, Listed, Protocol, changes, first_given, json, ranks_in};
 use super::{number, set};
 use crate::http::Call;
 use crate::provider::{ChatRequest, DeltaSink, EmbedPurpose, FinishReason, Message, ModelKind, Role, Usage};
@@ -210,12 +210,7 @@ impl Protocol for Bedrock {
     }
 
     fn ranked(&self, body: &[u8]) -> Result<Vec<(usize, f32)>, Fault> {
-        #[derive(Deserialize)]
-        struct Answer {
-            results: Vec<Rank>,
-        }
-        let answer: Answer = json(body)?;
-        Ok(answer.results.into_iter().map(Into::into).collect())
+        ranks_in(body, "results")
     }
 
     fn count_prompt(&self, request: &ChatRequest) -> Option<Call> {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::gathered::Gathered;
-use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, changes, first_given, json};
+use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, changes, first_given, json, ranks_in};
 use crate::error::ModelError;
 use crate::http::Call;
 use crate::http::refusal::{is_out_of_quota, message_of, overflow_of};
@@ -207,10 +207,7 @@ impl Protocol for OpenAi {
     }
 
     fn ranked(&self, body: &[u8]) -> Result<Vec<(usize, f32)>, Fault> {
-        let mut answer: Value = json(body)?;
-        let ranks: Vec<Rank> = serde_json::from_value(answer[self.dialect.ranks].take())
-            .map_err(|error| Fault::Broken(format!("its {:?} are no scores: {error}", self.dialect.ranks)))?;
-        Ok(ranks.into_iter().map(Into::into).collect())
+        ranks_in(body, self.dialect.ranks)
     }
 
     fn rank_usage(&self, body: &[u8]) -> Usage {

@@ -34,6 +34,8 @@ const MAX_TIME: Duration = Duration::from_secs(120);
 const MAX_AT_ONCE: usize = 3;
 /// Most bytes that one may say.
 const MAX_OUTPUT: usize = 32 << 20;
+/// The rule with which mypy ends when a file does not parse.
+const NOT_PARSED: &str = "  [syntax]\n";
 /// Files that are no source, and without which modules of Go are none.
 const MANIFESTS: [&str; 3] = ["go.mod", "go.sum", "modules.txt"];
 
@@ -130,14 +132,18 @@ pub(super) async fn analyze(
     let chosen = choose(&languages, rank).into_iter().filter(|tool| reads.takes(tool));
     let plans: Vec<(&Tool, Plan)> = chosen.map(|tool| (tool, plan(tool, files, &around))).collect();
     progress.expect(plans.len());
-    let begins = plans.iter().any(|(_, plan)| matches!(plan, Plan::Run(_)));
-    let is_whole = plans.iter().any(|(tool, plan)| tool.executes && matches!(plan, Plan::Run(_)));
-    let folder = if begins { Some(folder(files, is_whole).await) } else { None };
-    let folder = folder.as_ref().map(|laid_out| laid_out.as_ref().map(TempDir::path).map_err(String::as_str));
+    let begins =
+        |builds: bool| plans.iter().any(|(tool, plan)| tool.executes == builds && matches!(plan, Plan::Run(_)));
+    // What builds needs every file; what reads is not to find settings of the project, or what a build leaves, among them.
+    let (reads_one, builds_one) = (begins(false), begins(true));
+    let sources = if reads_one { Some(folder(seen(files, false)).await) } else { None };
+    let whole = if builds_one { Some(folder(seen(files, true)).await) } else { None };
+    let (sources, whole) = (place_of(sources.as_ref()), place_of(whole.as_ref()));
     let places = &Semaphore::new(MAX_AT_ONCE);
     let (mut reading, mut building) = (Vec::new(), Vec::new());
     for (tool, plan) in plans {
         let executes = tool.executes;
+        let folder = if executes { whole } else { sources };
         let work = async move {
             let done = carry_out(tool, plan, folder, sandbox, places).await;
             progress.step();
@@ -149,7 +155,7 @@ pub(super) async fn analyze(
     for (_, found) in runs.iter_mut().filter(|(run, _)| run.name == "eslint") {
         elements::drop_used(files, found);
     }
-    // What builds writes into the folder: only when nobody reads there any more.
+    // What builds takes every core: only when nobody reads any more.
     for work in building {
         runs.push(work.await);
     }
@@ -249,13 +255,23 @@ fn plan(tool: &Tool, files: &Files, around: &Surroundings<'_>) -> Plan {
     Plan::Run(start)
 }
 
-/// The files that the tools read: sources, or all when one of them builds the project.
-async fn folder(files: &Files, is_whole: bool) -> Result<TempDir, String> {
+/// The files that tools see: sources, or all where one builds the project.
+fn seen(files: &Files, builds: bool) -> Files {
     let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-    let is_read = |path: &str| is_whole || Language::of(path).is_some() || MANIFESTS.contains(&name(path).as_str());
-    let mut read: Files =
-        files.iter().filter(|(path, _)| is_read(path)).map(|(path, content)| (path.clone(), content.clone())).collect();
-    read.insert(table::TSCONFIG.to_owned(), table::TSCONFIG_TEXT.into());
+    let is_seen = |path: &str| builds || Language::of(path).is_some() || MANIFESTS.contains(&name(path).as_str());
+    let mut seen: Files =
+        files.iter().filter(|(path, _)| is_seen(path)).map(|(path, content)| (path.clone(), content.clone())).collect();
+    if !builds {
+        seen.insert(table::TSCONFIG.to_owned(), table::TSCONFIG_TEXT.into());
+    }
+    seen
+}
+
+fn place_of(laid_out: Option<&Result<TempDir, String>>) -> Option<Result<&Path, &str>> {
+    laid_out.map(|laid_out| laid_out.as_ref().map(TempDir::path).map_err(String::as_str))
+}
+
+async fn folder(read: Files) -> Result<TempDir, String> {
     let laid_out = tokio::task::spawn_blocking(move || lay_out(read.iter(), &Executables::new())).await;
     match laid_out {
         Ok(Ok(folder)) => Ok(folder),
@@ -355,9 +371,14 @@ fn understood(tool: &Tool, finished: &Finished, place: &str) -> (ToolRun, Vec<Fi
     let found = if is_done { (tool.read)(&said) } else { None };
     let Some(mut found) = found else {
         let told_why = if finished.stderr.is_empty() { &*stdout } else { finished.stderr.as_str() };
-        let why: String = told_why.replace(place, ".").chars().filter(|c| !c.is_control()).take(300).collect();
-        let run = told(tool, "failed", format!("it broke off: {why}"), "run it by hand to see why");
-        return (run, Vec::new());
+        let words: Vec<&str> = told_why.split_whitespace().collect();
+        let why = words.join(" ").replace(place, ".");
+        let why: String = why.chars().filter(|c| !c.is_control()).take(300).collect();
+        let fix = match stdout.contains(NOT_PARSED) {
+            true => "correct the syntax of the files that it names: it checks nothing before",
+            false => "run it by hand to see why",
+        };
+        return (told(tool, "failed", format!("it broke off: {why}"), fix), Vec::new());
     };
     for one in found.iter_mut().filter(|one| one.fix.is_none()) {
         let is_broken = one.rule.ends_with("syntax");

@@ -58,6 +58,18 @@ fn given_modules_of_one_name_when_mypy_breaks_off_then_it_is_called_once_more_an
 }
 
 #[test]
+fn given_a_file_that_does_not_parse_when_mypy_ends_at_it_then_the_report_names_its_place_and_the_fix() {
+    let said = "src/b.py:1:13: error: Expected a parameter  [syntax]\nsrc/b.py:2:2: error: Unexpected EOF  [syntax]\nFound 2 errors in 1 file (errors prevented further checking)\n";
+    let (run, found) = understood(tool("mypy"), &finished(2, said, ""), "/tmp/x");
+    assert_eq!((run.status.as_str(), found.len()), ("failed", 0), "the other files were not looked at");
+    let detail = run.detail.unwrap();
+    assert!(detail.contains("src/b.py:1:13: error: Expected a parameter [syntax] src/b.py:2:2: error"), "{detail}");
+    assert!(run.fix.unwrap().starts_with("correct the syntax of the files that it names"));
+    let (run, _) = understood(tool("mypy"), &finished(2, "usage: mypy\n", ""), "/tmp/x");
+    assert_eq!(run.fix.as_deref(), Some("run it by hand to see why"));
+}
+
+#[test]
 fn given_packages_that_staticcheck_can_not_load_when_it_is_read_then_it_failed_and_is_not_clean() {
     let broken = r#"{"code":"compile","severity":"error","location":{"file":"e.go","line":1,"column":1},"end":{"file":"","line":0,"column":0},"message":"could not import x"}"#;
     let (run, found) = understood(tool("staticcheck"), &finished(1, broken, ""), "/tmp/x");
@@ -164,6 +176,18 @@ fn given_a_file_that_is_looked_at_in_its_project_when_tools_are_taken_then_those
     assert_eq!(names(Reads::Around(Language::Go)), ["go-vet", "staticcheck"]);
     assert_eq!(names(Reads::Around(Language::Rust)), ["clippy"]);
     assert_eq!(names(Reads::Projects).len(), TOOLS.len());
+}
+
+#[test]
+fn given_a_project_with_settings_when_tools_look_at_it_then_only_what_builds_it_finds_them() {
+    let settings =
+        ["pyproject.toml", "ty.toml", "staticcheck.conf", ".gitignore", "tsconfig.json", "pyrightconfig.json"];
+    let sources = ["a.py", "web/a.ts", "m.go", "go.mod", "vendor/modules.txt", "src/lib.rs"];
+    let files: Files = settings.iter().chain(&sources).map(|path| ((*path).to_owned(), "x".into())).collect();
+    let read = seen(&files, false);
+    assert!(sources.iter().all(|path| read.contains_key(*path)) && read.contains_key(table::TSCONFIG), "{read:?}");
+    assert!(settings.iter().all(|path| !read.contains_key(*path)), "{read:?}");
+    assert_eq!(seen(&files, true), files, "a build has the project and nothing else");
 }
 
 #[test]

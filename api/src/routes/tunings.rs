@@ -1,0 +1,139 @@
+//! Searches that are tuned to judgements: a command on the log, and where it is.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use axum::Json as Reply;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use riverrun_knowledge::SearchRequest;
+use riverrun_knowledge::retrieval::JudgedQuestion;
+use riverrun_schemas::ingest::{IngestCommand, TuneCollection};
+use riverrun_schemas::{BlobRef, Collection, CollectionName, DocumentId, IngestId, now_ms};
+use riverrun_stores::StoreError;
+use riverrun_stores::read_models::{documents, tunings};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::awaited::Work;
+use crate::error::ApiError;
+use crate::extract::{IdempotencyKey, Json, id};
+use crate::state::AppState;
+use crate::submit::Checks;
+use crate::wire::{JudgementBody, Problem, TuneBody, TuningView};
+
+const TUNING: Work = Work {
+    name: "tuning",
+    place: "/tunings",
+    patience: Duration::from_secs(10),
+    // Questions are embedded and searched for before the first word.
+    first_word: Duration::from_secs(120),
+};
+const COMPONENT: &str = "api";
+
+pub(super) fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(tune)).routes(routes!(show))
+}
+
+/// Learns from judgements where the vectors of questions should point, and searches so from then on, unless cross-validation says that it
+/// does not help. Nothing is embedded again. `off` has searches be as without.
+#[utoipa::path(post, path = "/collections/{name}/tune", tag = "knowledge", params(("name" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same request")),
+    request_body = TuneBody,
+    responses((status = 200, description = "it has ended: `status` is `done` or `failed`", body = TuningView),
+        (status = 202, description = "accepted, and not done within 10 s", body = TuningView),
+        (status = 404, description = "no such collection", body = Problem), (status = 422, body = Problem)))]
+async fn tune(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    key: IdempotencyKey,
+    Json(body): Json<TuneBody>,
+) -> Result<Response, ApiError> {
+    let mut checks = Checks::default();
+    let namespace = checks.namespace(body.namespace.as_deref());
+    let name = checks.take("collection", name.parse::<CollectionName>());
+    check(&mut checks, &body);
+    let collection = Collection::new(namespace, checks.finish_with(name)?);
+    let tuning_id = match key.0.as_deref() {
+        Some(key) => IngestId::derive(&["tune", key, &collection.physical_name()]),
+        None => IngestId::new(),
+    };
+    let sql = &state.parts().sql;
+    if tunings::tuning(sql, tuning_id).await?.is_none() {
+        if documents::collection(sql, &collection).await?.is_none() {
+            return Err(StoreError::NoCollection(collection).into());
+        }
+        let judgements = match body.off {
+            Some(true) => None,
+            Some(false) | None => Some(kept(&state, &collection, &body.judgements).await?),
+        };
+        let Collection { namespace, name } = collection;
+        let command = TuneCollection { ingest_id: tuning_id, namespace, collection: name, judgements, at: now_ms() };
+        state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
+    }
+    let view = TUNING.wait(tuning_id, TuningView::ended, || tunings::tuning(&state.parts().sql, tuning_id)).await?;
+    let is_over = view.ended();
+    Ok(TUNING.answer(tuning_id, view, is_over))
+}
+
+/// Where a request is.
+#[utoipa::path(get, path = "/tunings/{id}", tag = "knowledge", params(("id" = String, Path)),
+    responses((status = 200, body = TuningView), (status = 404, body = Problem)))]
+async fn show(State(state): State<AppState>, Path(tuning): Path<String>) -> Result<Reply<TuningView>, ApiError> {
+    let tuning_id: IngestId = id(&tuning)?;
+    let known = tunings::tuning(&state.parts().sql, tuning_id).await?;
+    known.map(Reply).ok_or_else(|| unknown_tuning(tuning_id))
+}
+
+pub(crate) fn unknown_tuning(tuning_id: IngestId) -> ApiError {
+    TUNING.unknown(tuning_id)
+}
+
+fn check(checks: &mut Checks, body: &TuneBody) {
+    let count = body.judgements.len();
+    if body.off == Some(true) {
+        checks.require(count == 0, "judgements", "does not go with `off`");
+        return;
+    }
+    checks.between("judgements", Some(count), JudgedQuestion::MIN..=JudgedQuestion::MAX);
+    let mut seen = BTreeSet::new();
+    for (at, judgement) in body.judgements.iter().take(JudgedQuestion::MAX).enumerate() {
+        let field = format!("judgements[{at}]");
+        checks.text(&format!("{field}.query"), &judgement.query, SearchRequest::MAX_QUERY_BYTES);
+        // One that is both learned from and tested on would tell of itself.
+        checks.require(
+            seen.insert(judgement.query.trim()),
+            &format!("{field}.query"),
+            "is among the questions before it",
+        );
+        checks.between(
+            &format!("{field}.documents"),
+            Some(judgement.documents.len()),
+            0..=JudgedQuestion::MAX_DOCUMENTS,
+        );
+        for (document, grade) in judgement.documents.iter().take(JudgedQuestion::MAX_DOCUMENTS) {
+            checks.between(&format!("{field}.documents[{document:?}]"), Some(*grade), 0.0..=JudgedQuestion::MAX_GRADE);
+        }
+    }
+}
+
+/// Puts the judgements where the worker reads them, with the ids of documents.
+async fn kept(state: &AppState, collection: &Collection, judgements: &[JudgementBody]) -> Result<BlobRef, ApiError> {
+    let names: BTreeSet<&str> =
+        judgements.iter().flat_map(|judgement| judgement.documents.keys().map(String::as_str)).collect();
+    let known = documents::named(&state.parts().sql, collection, &names).await?;
+    let questions: Vec<JudgedQuestion> = judgements.iter().map(|judgement| question(judgement, &known)).collect();
+    let bytes = serde_json::to_vec(&questions).map_err(|error| ApiError::internal(error.to_string()))?;
+    Ok(state.parts().blobs.put_bytes(bytes.into(), "application/json").await?)
+}
+
+fn question(judgement: &JudgementBody, known: &HashMap<String, DocumentId>) -> JudgedQuestion {
+    let graded = judgement.documents.iter().filter_map(|(name, grade)| Some((*known.get(name)?, *grade)));
+    let mut documents: BTreeMap<DocumentId, f64> = BTreeMap::new();
+    // Two names of one document: the better grade counts.
+    graded.for_each(|(document, grade)| {
+        let kept = documents.entry(document).or_insert(grade);
+        *kept = kept.max(grade);
+    });
+    JudgedQuestion { query: judgement.query.trim().to_owned(), documents }
+}

@@ -1,0 +1,78 @@
+//! Questions with judgements of people, from two files.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use riverrun_knowledge::retrieval::metrics::Judged;
+
+use crate::error::{CliError, Exit};
+
+/// The questions of the first file that are judged in the second, each with its judgements. A line of the first is an id, a tab and a text;
+/// of the second a question, a document and a grade, or TREC's four columns.
+pub fn read(texts: &Path, judgements: &Path) -> Result<Vec<(String, Judged)>, CliError> {
+    let found = queries(&text_of(texts)?).map_err(|reason| unusable(texts, &reason))?;
+    let judged = qrels(&text_of(judgements)?).map_err(|reason| unusable(judgements, &reason))?;
+    let both = found.into_iter().filter_map(|(id, text)| Some((text, judged.get(&id)?.clone())));
+    let both: Vec<(String, Judged)> = both.collect();
+    if both.is_empty() {
+        return Err(unusable(judgements, "no query of the other file is judged in it"));
+    }
+    Ok(both)
+}
+
+fn text_of(path: &Path) -> Result<String, CliError> {
+    std::fs::read_to_string(path).map_err(|error| {
+        let failed = CliError::new(Exit::Usage, format!("{} can't be read: {error}", path.display()));
+        failed.hint("--queries and --qrels name files of yours; docs/retrieval.md has a script that makes both")
+    })
+}
+
+fn unusable(path: &Path, reason: &str) -> CliError {
+    CliError::new(Exit::Usage, format!("{} can't be used: {reason}", path.display()))
+        .hint("a line of queries is `id<TAB>text`, a line of judgements `query document gain`")
+}
+
+fn queries(text: &str) -> Result<Vec<(String, String)>, String> {
+    let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
+    lines
+        .map(|(line, at)| {
+            let (id, text) = line.split_once('\t').ok_or_else(|| format!("line {at} has no tab"))?;
+            Ok((id.trim().to_owned(), text.trim().to_owned()))
+        })
+        .collect()
+}
+
+fn qrels(text: &str) -> Result<BTreeMap<String, Judged>, String> {
+    let mut found: BTreeMap<String, Judged> = BTreeMap::new();
+    for (line, at) in text.lines().zip(1..) {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (query, document, gain) = match fields[..] {
+            [] => continue,
+            [query, document, gain] | [query, _, document, gain] => (query, document, gain),
+            _ => return Err(format!("line {at} has {} columns", fields.len())),
+        };
+        let gain: f64 = gain.parse().map_err(|_| format!("gain {gain:?} in line {at} is no number"))?;
+        found.entry(query.to_owned()).or_default().insert(document.to_owned(), gain);
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_judgements_in_three_or_four_columns_when_read_then_they_are_the_same() {
+        let (three, four) = (qrels("1 d1 2\n\n2 d2 0\n").unwrap(), qrels("1 0 d1 2\n2 0 d2 0").unwrap());
+        assert_eq!(three, four);
+        assert_eq!(three["1"]["d1"], 2.0);
+        assert!(qrels("1 d1").unwrap_err().contains("line 1"));
+        assert!(qrels("1 d1 x").unwrap_err().contains("\"x\""));
+    }
+
+    #[test]
+    fn given_queries_without_a_tab_then_the_line_is_named() {
+        assert_eq!(queries("1\twhat is it\n").unwrap(), [("1".to_owned(), "what is it".to_owned())]);
+        assert!(queries("1\ta\nno tab").unwrap_err().contains("line 2"));
+    }
+}

@@ -1,0 +1,234 @@
+//! The tuner against a real broker, real vectors and real blobs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use riverrun_knowledge::LanguageModels;
+use riverrun_knowledge::retrieval::{JudgedQuestion, QueryAdapter};
+use riverrun_log::{BlobStore, ObjectStoreBlobs};
+use riverrun_models::{ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, ModelError, Reranker, Usage};
+use riverrun_schemas::ingest::{CollectionTuned, IngestCommand, IngestEvent, TuneCollection};
+use riverrun_schemas::{BlobRef, ChunkId, Collection, DocumentId, IngestId, now_ms};
+use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
+use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
+use riverrun_stores::{StoredChunk, VectorPoint, VectorStore};
+use riverrun_workers::runtime::testkit::{Stack, eventually};
+use riverrun_workers::runtime::{self, WorkerHandle};
+use riverrun_workers::tuner::Tuner;
+use tokio_util::sync::CancellationToken;
+
+const DIMENSIONS: usize = 8;
+const MODEL: &str = "seeded";
+const DOCUMENTS: usize = 60;
+
+/// Numbers from -1 to 1 that follow from a seed.
+fn vector(seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_add(7);
+    let mut number = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
+    };
+    // The first ones of near seeds are near.
+    number();
+    (0..DIMENSIONS).map(|_| number()).collect()
+}
+
+fn turned(vector: &[f32]) -> Vec<f32> {
+    vector.iter().rev().copied().collect()
+}
+
+/// A question is a number, from which its vector follows.
+struct Seeded;
+
+#[async_trait]
+impl LanguageModels for Seeded {
+    async fn embed(&self, model: Option<&str>, inputs: Vec<String>, _: EmbedPurpose) -> Result<EmbedReply, ModelError> {
+        Ok(EmbedReply {
+            model: model.unwrap().to_owned(),
+            vectors: inputs.iter().map(|text| vector(text.parse().unwrap())).collect(),
+            dimensions: DIMENSIONS,
+            truncated: 0,
+            usage: Usage::default(),
+        })
+    }
+
+    fn reranker(&self) -> Reranker {
+        Reranker::Off
+    }
+
+    async fn rerank(&self, _query: String, _documents: Vec<String>) -> Result<Vec<f32>, ModelError> {
+        Err(ModelError::Cancelled)
+    }
+
+    async fn chat(
+        &self,
+        _provider: Option<&str>,
+        _request: ChatRequest,
+        _sink: &mut dyn DeltaSink,
+        _cancel: CancellationToken,
+    ) -> Result<ChatReply, ModelError> {
+        Err(ModelError::Cancelled)
+    }
+
+    async fn count_prompt(&self, _provider: Option<&str>, _request: &ChatRequest) -> Result<usize, ModelError> {
+        Err(ModelError::Cancelled)
+    }
+
+    async fn context_tokens(&self, _provider: Option<&str>, _model: &str) -> Result<usize, ModelError> {
+        Err(ModelError::Cancelled)
+    }
+}
+
+struct World {
+    stack: Stack,
+    vectors: Arc<EdgeVectors>,
+    blobs: Arc<dyn BlobStore>,
+    notes: Collection,
+    _worker: (WorkerHandle, CancellationToken),
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    /// A collection of documents whose vectors follow from their numbers.
+    async fn new(placed: impl Fn(Vec<f32>) -> Vec<f32>) -> Self {
+        let (stack, folder) = (Stack::start().await, tempfile::tempdir().unwrap());
+        let vectors = Arc::new(EdgeVectors::open(EdgeConfig::at(folder.path().join("vectors"))).unwrap());
+        let keywords = TantivyIndex::open(TantivyConfig::at(folder.path().join("keywords"))).unwrap();
+        let blobs: Arc<dyn BlobStore> = Arc::new(ObjectStoreBlobs::local(&folder.path().join("blobs")).unwrap());
+        let notes = Collection::new("default".parse().unwrap(), "notes".parse().unwrap());
+        let points = (0..DOCUMENTS)
+            .map(|document| VectorPoint { chunk: chunk(document), vector: placed(vector(document as u64)) });
+        vectors.ensure(&notes, DIMENSIONS, MODEL).await.unwrap();
+        vectors.upsert(&notes, points.collect()).await.unwrap();
+        vectors.flush(&notes).await.unwrap();
+        let stop = CancellationToken::new();
+        let tuner = Tuner::new(vectors.clone(), Arc::new(keywords), Arc::new(Seeded), blobs.clone());
+        let worker = (runtime::spawn(tuner, stack.config(), stop.clone()), stop);
+        Self { stack, vectors, blobs, notes, _worker: worker, _folder: folder }
+    }
+
+    /// Judgements by which the document of the same number is what each question looks for.
+    async fn judged(&self, questions: usize) -> Option<BlobRef> {
+        let question = |number: usize| JudgedQuestion {
+            query: number.to_string(),
+            documents: BTreeMap::from([(document(number), 2.0), (document(number + 1), 0.0)]),
+        };
+        self.put(serde_json::to_vec(&(0..questions).map(question).collect::<Vec<_>>()).unwrap()).await
+    }
+
+    async fn put(&self, bytes: Vec<u8>) -> Option<BlobRef> {
+        Some(self.blobs.put_bytes(bytes.into(), "application/json").await.unwrap())
+    }
+
+    /// Asks, and waits for the end.
+    async fn tune(&self, key: &str, collection: &Collection, judgements: Option<BlobRef>) -> IngestEvent {
+        let ingest_id = IngestId::derive(&[key]);
+        let Collection { namespace, name } = collection.clone();
+        let command = TuneCollection { ingest_id, namespace, collection: name, judgements, at: now_ms() };
+        self.stack.send(&[IngestCommand::from(command)]).await;
+        eventually("the end", || async {
+            self.stack.events::<IngestEvent>().await.into_iter().find(|event| match event {
+                IngestEvent::CollectionTuned(e) => e.ingest_id == ingest_id,
+                IngestEvent::CollectionTuneFailed(e) => e.ingest_id == ingest_id,
+                _ => false,
+            })
+        })
+        .await
+    }
+
+    async fn tuned(&self, key: &str, judgements: Option<BlobRef>) -> CollectionTuned {
+        match self.tune(key, &self.notes, judgements).await {
+            IngestEvent::CollectionTuned(tuned) => tuned,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn code(&self, key: &str, collection: &Collection, judgements: Option<BlobRef>) -> String {
+        match self.tune(key, collection, judgements).await {
+            IngestEvent::CollectionTuneFailed(failed) => failed.error.code,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn document(number: usize) -> DocumentId {
+    DocumentId::derive(&[&number.to_string()])
+}
+
+fn chunk(number: usize) -> StoredChunk {
+    StoredChunk {
+        chunk_id: ChunkId::derive(&[&number.to_string()]),
+        document_id: document(number),
+        version: "v1".to_owned(),
+        source: format!("/{number}"),
+        ordinal: 0,
+        start: 0,
+        end: 4,
+        text: format!("note {number}"),
+        page: None,
+        heading: None,
+        tags: Vec::new(),
+        layer: 0,
+        leaves: Vec::new(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_questions_that_point_aside_when_a_collection_is_tuned_then_others_point_to_what_is_relevant() {
+    let world = World::new(|vector| turned(&vector)).await;
+    let judgements = world.judged(40).await;
+    let tuned = world.tuned("a", judgements.clone()).await;
+    assert_eq!((tuned.queries, tuned.embed_model.as_str()), (40, MODEL));
+    let names: Vec<&str> = tuned.gains.iter().map(|gain| gain.search.as_str()).collect();
+    assert_eq!(names, ["dense", "hybrid", "scores"]);
+    for gain in &tuned.gains {
+        assert!(gain.ndcg_after > gain.ndcg_before + 0.2 && gain.recall_after >= gain.recall_before, "{gain:?}");
+    }
+    let begun = world.stack.events::<IngestEvent>().await.into_iter().find_map(|event| match event {
+        IngestEvent::CollectionTuning(begun) => Some(begun.queries),
+        _ => None,
+    });
+    assert_eq!(begun, Some(40));
+    // What was learned holds for questions that nobody has judged, too.
+    let bytes = world.blobs.get(tuned.adapter.as_ref().unwrap()).await.unwrap();
+    let adapter = QueryAdapter::from_bytes(DIMENSIONS, &bytes).unwrap();
+    let mut first = 0;
+    for new in 40..DOCUMENTS {
+        let moved = adapter.apply(&vector(new as u64));
+        let hits = world.vectors.search(&world.notes, &moved, 3, &Default::default()).await.unwrap();
+        first += usize::from(hits.iter().any(|hit| hit.chunk.document_id == document(new)));
+    }
+    assert!(first > 10, "{first} of 20");
+    // TUNE-2.
+    assert_eq!(world.tuned("b", judgements).await.adapter, tuned.adapter);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_searches_that_can_not_be_better_when_a_collection_is_tuned_then_they_stay_as_they_are() {
+    let world = World::new(|vector| vector).await;
+    let judgements = world.judged(20).await;
+    let tuned = world.tuned("a", judgements).await;
+    assert_eq!((tuned.adapter, tuned.gains[0].ndcg_before), (None, 1.0));
+    let off = world.tuned("off", None).await;
+    assert_eq!((off.adapter, off.queries, off.gains.len()), (None, 0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_judgements_that_say_too_little_or_are_none_when_a_collection_is_tuned_then_the_reason_is_told() {
+    let world = World::new(|vector| turned(&vector)).await;
+    let judgements = world.judged(9).await;
+    assert_eq!(world.code("few", &world.notes, judgements.clone()).await, "too_few_judgements");
+    let nowhere = Collection::new("default".parse().unwrap(), "nowhere".parse().unwrap());
+    assert_eq!(world.code("nowhere", &nowhere, judgements).await, "collection_not_found");
+    let text = world.put(b"no list".to_vec()).await;
+    assert_eq!(world.code("text", &world.notes, text).await, "bad_judgements");
+    let gone = BlobRef { sha256: "0".repeat(64), size_bytes: 1, media_type: "application/json".to_owned() };
+    assert_eq!(world.code("gone", &world.notes, Some(gone)).await, "blob_not_found");
+    // Those that a document which isn't here is relevant to say nothing.
+    let strange: Vec<JudgedQuestion> = (0..20)
+        .map(|number| JudgedQuestion { query: number.to_string(), documents: BTreeMap::from([(document(1_000), 1.0)]) })
+        .collect();
+    let strange = world.put(serde_json::to_vec(&strange).unwrap()).await;
+    assert_eq!(world.code("strange", &world.notes, strange).await, "too_few_judgements");
+}
