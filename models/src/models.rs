@@ -50,7 +50,7 @@ pub struct ProviderInfo {
     pub kind: ProviderKind,
     /// Whether a key is set; none where no key is used.
     pub has_key: Option<bool>,
-    /// Its address; none for the in-process runtime.
+    /// Its address; none for the in-process runtime, and where none is set.
     pub address: Option<String>,
     /// Whether chats go there when no provider is named.
     pub default: bool,

@@ -192,6 +192,15 @@ def test_the_secure_listener_lets_users_in_and_nobody_else(secure_server):
     consumer.close()
 
 
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
+def test_the_kcat_of_this_system_is_let_in_whatever_its_librdkafka(secure_server, mechanism):
+    settings = secure_settings(secure_server, **{"sasl.mechanisms": mechanism})
+    del settings["bootstrap.servers"]
+    options = [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
+    listed = subprocess.run(["kcat", "-b", secure_server.secure, *options, "-L", "-m", "15"], capture_output=True, text=True, timeout=60, check=False)
+    assert listed.returncode == 0 and "riverrun.agent.events" in listed.stdout, listed
+
+
 def test_given_a_log_behind_tls_and_a_password_when_a_worker_comes_then_it_works_and_one_with_a_wrong_password_does_not_start(secure_server, tmp_path):
     (tmp_path / "right").write_text("correct horse\n")
     (tmp_path / "wrong").write_text("canary\n")

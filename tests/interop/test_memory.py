@@ -15,6 +15,8 @@ def cli(server, *arguments):
 
 def test_a_conversation_by_command_line(server):
     talk = ("-n", "interop", "-s", "by cli")
+    nothing = server.cli("memory", "context", *talk)
+    assert nothing.returncode == 0 and not nothing.stdout and "nothing is remembered" in nothing.stderr, nothing
     first = cli(server, "add", "user", "the tow rope is in the red box", *talk)
     assert first["seq"] == 1 and first["turn_id"].startswith("trn_"), first
     cli(server, "add", "assistant", "noted", *talk)

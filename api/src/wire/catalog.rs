@@ -88,7 +88,7 @@ pub struct ProviderEntry {
     pub kind: String,
     /// Whether a key is set; null where none is needed.
     pub has_key: Option<bool>,
-    /// Its address; null for the in-process runtime.
+    /// Its address; null for the in-process runtime, and where none is set.
     pub address: Option<String>,
 }
 

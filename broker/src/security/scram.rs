@@ -13,6 +13,8 @@ pub(super) struct Conversation {
     hash: Hash,
     name: String,
     verifier: Verifier,
+    /// The client's part of the nonce, with which the whole begins.
+    client_nonce: String,
     nonce: String,
     /// `client-first-message-bare , server-first-message`.
     so_far: String,
@@ -33,14 +35,21 @@ pub(super) fn first(users: &Users, hash: Hash, message: &[u8]) -> Option<(Conver
     if client_nonce.is_empty() || fields.next().is_some() || !acts_for_itself {
         return None;
     }
+    let client_nonce = client_nonce.to_owned();
     let nonce = format!("{client_nonce}{}", STANDARD.encode(random::<18>()));
     let verifier = users.verifier(&name, hash);
     let server_first = format!("r={nonce},s={},i={ITERATIONS}", STANDARD.encode(&verifier.salt));
     let so_far = format!("{bare},{server_first}");
-    Some((Conversation { hash, name, verifier, nonce, so_far }, server_first))
+    Some((Conversation { hash, name, verifier, client_nonce, nonce, so_far }, server_first))
 }
 
 impl Conversation {
+    /// Whether a client's last message has the nonce of this conversation. librdkafka before 2.6.1 (kcat of Debian 12 has it) puts its own
+    /// part in front once more; Apache Kafka takes that, too. The proof is over the message as it was sent, so that nothing is proved less.
+    fn is_ours(&self, nonce: &str) -> bool {
+        nonce.strip_suffix(&self.nonce).is_some_and(|front| front.is_empty() || front == self.client_nonce)
+    }
+
     /// Takes the client's proof; the answer is who it is, and the server's proof.
     pub(super) fn last(self, message: &[u8]) -> Option<(String, String)> {
         let message = text(message)?;
@@ -48,7 +57,7 @@ impl Conversation {
         let mut fields = without_proof.split(',');
         let binding = STANDARD.decode(fields.next()?.strip_prefix("c=")?).ok()?;
         let is_unbound = binding.starts_with(b"n,") || binding.starts_with(b"y,");
-        if !is_unbound || fields.next()?.strip_prefix("r=")? != self.nonce {
+        if !is_unbound || !self.is_ours(fields.next()?.strip_prefix("r=")?) {
             return None;
         }
         let proof = STANDARD.decode(proof).ok()?;
@@ -94,10 +103,21 @@ mod tests {
 
     /// The client's side, as far as it is needed to talk to ourselves.
     fn client_last(hash: Hash, password: &str, bare: &str, server_first: &str) -> (String, Vec<u8>) {
+        client_last_behind("", hash, password, bare, server_first)
+    }
+
+    /// The same with something in front of the nonce.
+    fn client_last_behind(
+        front: &str,
+        hash: Hash,
+        password: &str,
+        bare: &str,
+        server_first: &str,
+    ) -> (String, Vec<u8>) {
         let field = |name: &str| server_first.split(',').find_map(|field| field.strip_prefix(name)).unwrap();
         let salted = hash.salted(password.as_bytes(), &STANDARD.decode(field("s=")).unwrap());
         let client_key = hash.hmac(&salted, b"Client Key");
-        let without_proof = format!("c={},r={}", STANDARD.encode("n,,"), field("r="));
+        let without_proof = format!("c={},r={front}{}", STANDARD.encode("n,,"), field("r="));
         let conversation = format!("{bare},{server_first},{without_proof}");
         let signature = hash.hmac(&hash.digest(&client_key), conversation.as_bytes());
         let proof: Vec<u8> = client_key.iter().zip(&signature).map(|(a, b)| a ^ b).collect();
@@ -123,6 +143,25 @@ mod tests {
                 assert_eq!(answer, right.then(|| (name.to_owned(), proof)), "{escaped} {password}");
             }
         }
+    }
+
+    #[test]
+    fn given_a_client_that_repeats_its_nonce_when_it_proves_itself_then_it_is_let_in_and_no_other_front_is() {
+        let users = for_tests(&[("ann", "secret")]);
+        for (front, password, right) in
+            [("abc", "secret", true), ("abc", "wrong", false), ("abcabc", "secret", false), ("x", "secret", false)]
+        {
+            let (conversation, server_first) = first(&users, Hash::Sha256, b"n,,n=ann,r=abc").unwrap();
+            let (message, expected) = client_last_behind(front, Hash::Sha256, password, "n=ann,r=abc", &server_first);
+            let proof = format!("v={}", STANDARD.encode(expected));
+            assert_eq!(
+                conversation.last(message.as_bytes()),
+                right.then(|| ("ann".to_owned(), proof)),
+                "{front} {password}"
+            );
+        }
+        let (conversation, _) = first(&users, Hash::Sha256, b"n,,n=ann,r=abc").unwrap();
+        assert!(!conversation.is_ours("abc") && !conversation.is_ours(""), "the server's part is wanted");
     }
 
     #[test]

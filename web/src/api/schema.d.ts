@@ -3723,7 +3723,7 @@ export interface components {
         Items_ProviderEntry: {
             /** @description Its entries. */
             items: {
-                /** @description Its address; null for the in-process runtime. */
+                /** @description Its address; null for the in-process runtime, and where none is set. */
                 address?: string | null;
                 /** @description Whether it answers requests that name no provider. */
                 default: boolean;
@@ -4896,7 +4896,7 @@ export interface components {
         };
         /** @description A model provider. */
         ProviderEntry: {
-            /** @description Its address; null for the in-process runtime. */
+            /** @description Its address; null for the in-process runtime, and where none is set. */
             address?: string | null;
             /** @description Whether it answers requests that name no provider. */
             default: boolean;

@@ -30,6 +30,9 @@ pub(super) async fn run(
     let context: MemoryContextView = connection.client.get(&path).await?;
     output.show(&context, shown)?;
     if !output.json {
+        if shown(&context).is_empty() {
+            tell("nothing is remembered in this conversation; add a turn: riverrun memory add <role> <text>");
+        }
         tell(&format!("{} of {} tokens", context.tokens, context.window_tokens));
         if context.turns_left_out > 0 {
             tell(&format!("{} turns did not fit and wait for their summary", context.turns_left_out));
