@@ -424,8 +424,7 @@ mod tests {
         ] {
             assert_eq!(checked_in(file, before, &format!("```\n{after}```\n")).unwrap_err(), why, "{file} {after:?}");
         }
-        let comment = checked("# one\n", "```\n# two\n```\n").unwrap();
-        assert_eq!(comment, "# two\n", "there was none before");
+        assert_eq!(checked("# one\n", "```\n# two\n```\n").unwrap(), "# two\n", "there was none before");
         let task = Task { file: "a.py".into(), may_remove: vec!["f".to_owned()], ..Task::default() };
         let before = b"def f(): pass\n";
         let text = FileText::read(before).unwrap();

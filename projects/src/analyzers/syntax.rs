@@ -24,7 +24,10 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> (Vec<Finding>, BTreeMap<String
     let mut bodies: HashMap<Vec<u8>, (String, usize)> = HashMap::new();
     for file in snapshot.sources() {
         let (path, language, source) = (file.path, file.language, file.bytes);
-        let Some(tree) = file.tree() else { continue };
+        let Some(tree) = file.tree() else {
+            found.push(given_up(path));
+            continue;
+        };
         let root = tree.root_node();
         let outline = outline(language, root);
         complexity.insert(path.to_owned(), outline.branches.len() + 1);
@@ -48,6 +51,13 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> (Vec<Finding>, BTreeMap<String
 fn place<'p>(path: &'p str, node: Node<'_>) -> (&'p str, usize, usize) {
     let start = node.start_position();
     (path, start.row + 1, start.column + 1)
+}
+
+/// A file that is no more than brackets, or generated.
+fn given_up(path: &str) -> Finding {
+    let rule = (TOOL, "not-parsed", Severity::Low);
+    let message = "parsing the file takes too long: nothing is said of its code";
+    Finding::new(rule, (path, 1, 1), message, "split it, or leave it out of the project")
 }
 
 fn broken(path: &str, root: Node<'_>) -> Finding {
