@@ -3,7 +3,8 @@
     python3 scripts/bench/cranfield.py FOLDER [--model NAME ...] [--json FILE]
 
 FOLDER has cran.all.1400, cran.qry and cranqrel (see scripts/cranfield.py). RIVERRUN_BIN names the binary, RIVERRUN_MODELS_DIR where the
-models lie. Nothing is tuned on these queries. The first model is ingested, the others come by `collections reembed`, so that the keyword
+models lie. The rows of searches are tuned on nothing; those behind `tuned` have each query searched with what was learned from other ones
+(`collections tune`: cross-validation over five parts). The first model is ingested, the others come by `collections reembed`, so that the keyword
 side is the same for all. An abstract is one chunk, as in the reference. `rerank` is left out where no re-ranker can be had.
 """
 
@@ -43,6 +44,11 @@ def measure(env, files, model):
         found = run(env, "rag", "eval", *judged, "--config", config, check=config != "rerank")
         for line in found["items"] if found else []:
             yield {"model": model, **line, "reference": REFERENCE.get((model, config))}
+    tuned = run(env, "collections", "tune", COLLECTION, *judged[2:])
+    for gain in tuned["gains"]:
+        yield {"model": model, "config": f"{gain['search']}, tuned", "ndcg_at_10": gain["ndcg_at_10_after"],
+               "recall_at_100": gain["recall_at_100_after"], "mrr": None, "reference": None}
+    run(env, "collections", "tune", COLLECTION, "--off")
 
 
 def main():
@@ -67,7 +73,8 @@ def main():
     print("| model | search | nDCG@10 | reference | recall@100 | MRR |\n|---|---|---|---|---|---|")
     for line in lines:
         reference = f"{line['reference']:.3f}" if line["reference"] else ""
-        print(f"| {line['model']} | {line['config']} | {line['ndcg_at_10']:.3f} | {reference} | {line['recall_at_100']:.3f} | {line['mrr']:.3f} |")
+        mrr = f"{line['mrr']:.3f}" if line["mrr"] else ""
+        print(f"| {line['model']} | {line['config']} | {line['ndcg_at_10']:.3f} | {reference} | {line['recall_at_100']:.3f} | {mrr} |")
     if options.json:
         options.json.write_text(json.dumps(lines, indent=1) + "\n")
 

@@ -36,6 +36,29 @@ def test_the_quality_of_retrieval_does_not_fall(judged):
         assert line["queries"] == 16 and line["ndcg_at_10"] >= least and line["recall_at_10"] >= 0.95, found
 
 
+def test_a_collection_is_tuned_to_judgements_where_that_helps_and_says_so(judged, tmp_path):
+    files = ["--qrels", str(HERE / "qrels.tsv"), "--queries", str(HERE / "queries.tsv")]
+    done = judged.cli("collections", "tune", "handbook", *files, "--json")
+    assert done.returncode == 0, done.stderr
+    tuning = json.loads(done.stdout)
+    gains = {gain["search"]: gain["ndcg_at_10_after"] - gain["ndcg_at_10_before"] for gain in tuning["gains"]}
+    assert tuning["queries"] == 16 and set(gains) == {"dense", "hybrid", "scores"}, tuning
+    # It is used exactly when it raises the mean.
+    assert tuning["tuned"] == (sum(gains.values()) > 0), tuning
+    found = judged.cli("search", "winch launch", "-c", "handbook", "--no-rerank", "--json")
+    assert json.loads(found.stdout).get("tuned", False) == tuning["tuned"], found.stdout
+    shown = judged.cli("collections", "tune", "handbook", *files)
+    assert shown.returncode == 0 and "16 judged questions" in shown.stdout and "hybrid" in shown.stdout, shown
+    off = judged.cli("collections", "tune", "handbook", "--off")
+    assert off.returncode == 0 and "searched as without tuning" in off.stdout, off
+    found = judged.cli("search", "winch launch", "-c", "handbook", "--no-rerank", "--json")
+    assert "tuned" not in json.loads(found.stdout), found.stdout
+    few = tmp_path / "few.tsv"
+    few.write_text("".join((HERE / "queries.tsv").read_text().splitlines(keepends=True)[:9]))
+    refused = judged.cli("collections", "tune", "handbook", "--qrels", str(HERE / "qrels.tsv"), "--queries", str(few))
+    assert refused.returncode != 0 and "between 10 and 2000" in refused.stderr, refused
+
+
 def test_the_command_line_has_the_options_of_a_search(judged):
     search = ("search", "winch launch", "-c", "handbook", "-k", "2", "--mode", "sparse", "--no-rerank", "--wording", "aerotow", "--context", "200")
     done = judged.cli(*search, "--json")
