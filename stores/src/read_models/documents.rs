@@ -16,7 +16,7 @@ use crate::sql::{DbConnection, storable};
 
 pub use crate::read_models::document_queries::{
     IndexedDocument, collection, collections, document, document_in, document_metadata, document_text,
-    document_versions, documents, holds_anything, indexed_after, indexed_among, indexed_chunks, ingest,
+    document_versions, documents, holds_anything, indexed_after, indexed_among, indexed_chunks, ingest, named,
 };
 
 /// The fields that every event of a document has.
