@@ -362,6 +362,9 @@ pub struct SearchArgs {
     /// Have the chat model write other wordings of the query
     #[arg(long)]
     pub rewrite: bool,
+    /// Search as if the collection had not been tuned
+    #[arg(long)]
+    pub untuned: bool,
     /// Bytes of the document to show, or have the model read, before and behind each result, at most 20,000
     #[arg(long, value_name = "BYTES")]
     pub context: Option<usize>,

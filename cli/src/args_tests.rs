@@ -132,9 +132,9 @@ fn given_the_commands_of_the_specification_when_they_are_parsed_then_each_is_und
         "import ./archive",
         "tokens revoke ann",
         "completion bash",
-        "search x --fusion scores --mode sparse --no-rerank --wording y --wording z --rewrite --context 500",
+        "search x --fusion scores --mode sparse --no-rerank --wording y --wording z --rewrite --untuned --context 500",
         "rag search x --context 500 --per-document",
-        "rag ask x --fusion rrf --mode dense --rerank --wording y --rewrite --context 2000",
+        "rag ask x --fusion rrf --mode dense --rerank --wording y --rewrite --untuned --context 2000",
     ] {
         let words = std::iter::once("riverrun").chain(line.split_whitespace());
         assert!(Cli::try_parse_from(words).is_ok(), "{line}");

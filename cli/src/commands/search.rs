@@ -71,6 +71,7 @@ impl SearchArgs {
             fusion: self.fusion.map(Into::into),
             wordings: self.wordings,
             rewrite: self.rewrite.then_some(true),
+            tuned: self.untuned.then_some(false),
             context_bytes: self.context,
         })
     }

@@ -148,6 +148,7 @@ FLAGS = {
         search --no-rerank
         search --wording
         search --rewrite
+        search --untuned
         search --context
         search --per-document
         rag search --filter
@@ -157,6 +158,7 @@ FLAGS = {
         rag search --no-rerank
         rag search --wording
         rag search --rewrite
+        rag search --untuned
         rag search --context
         rag search --per-document
         rag ask -k
@@ -167,6 +169,7 @@ FLAGS = {
         rag ask --no-rerank
         rag ask --wording
         rag ask --rewrite
+        rag ask --untuned
         rag ask --context
         rag ask --per-document
         rag ask --provider

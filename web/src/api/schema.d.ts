@@ -325,6 +325,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/collections/{name}/tune": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Learns from judgements where the vectors of questions should point, and searches so from then on, unless cross-validation says that it
+         *     does not help. Nothing is embedded again. `off` has searches be as without.
+         */
+        post: operations["tune"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/config": {
         parameters: {
             query?: never;
@@ -1770,6 +1790,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tunings/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where a request is. */
+        get: operations["show"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/usage": {
         parameters: {
             query?: never;
@@ -1998,6 +2035,8 @@ export interface components {
              *     `error` with a problem document.
              */
             stream?: boolean | null;
+            /** @description Whether a collection that was tuned is searched so; it is when left out. */
+            tuned?: boolean | null;
             /** @description Other wordings of the query, at most 8: what each finds is fused. */
             wordings?: string[];
         };
@@ -3905,6 +3944,18 @@ export interface components {
              */
             tokens_per_s?: number | null;
         };
+        /** @description A question with what people found of documents. */
+        JudgementBody: {
+            /**
+             * @description Grades by document, 0 to 10, at most 1,000: a document's id, its source, or its file's name without extension. Above 0 is
+             *     relevant, and what is not judged is not. Documents that the collection does not have count for nothing.
+             */
+            documents: {
+                [key: string]: number;
+            };
+            /** @description The question; at most 16 KiB. */
+            query: string;
+        };
         /** @description A language of a project. */
         LanguageView: {
             /**
@@ -5411,6 +5462,8 @@ export interface components {
             rerank?: boolean | null;
             /** @description Whether the default chat model is asked for other wordings, too. */
             rewrite?: boolean | null;
+            /** @description Whether a collection that was tuned is searched so; it is when left out. */
+            tuned?: boolean | null;
             /** @description Other wordings of the query, at most 8: what each finds is fused. */
             wordings?: string[];
         };
@@ -5432,6 +5485,33 @@ export interface components {
             notes?: string[];
             /** @description How long each stage took. */
             took_ms: components["schemas"]["SearchTimes"];
+            /** @description Whether what the collection was tuned to moved the vectors of the query. */
+            tuned?: boolean;
+        };
+        /** @description What tuning does to one way of searching, by cross-validation: each question is searched with what was learned from others. */
+        SearchGainView: {
+            /**
+             * Format: double
+             * @description Mean nDCG@10 with it.
+             */
+            ndcg_at_10_after: number;
+            /**
+             * Format: double
+             * @description Mean nDCG@10 without tuning, 0 to 1.
+             */
+            ndcg_at_10_before: number;
+            /**
+             * Format: double
+             * @description Mean recall@100 with it.
+             */
+            recall_at_100_after: number;
+            /**
+             * Format: double
+             * @description Mean recall@100 without tuning, 0 to 1.
+             */
+            recall_at_100_before: number;
+            /** @description `dense`, `hybrid` or `scores`. */
+            search: string;
         };
         /** @description A chunk that was found. */
         SearchItem: {
@@ -5930,6 +6010,48 @@ export interface components {
              * @description Findings that stayed.
              */
             unchanged: number;
+        };
+        /** @description Judgements that the searches of a collection are tuned to. */
+        TuneBody: {
+            /** @description Judged questions, at most 2,000, each once. Ten at least must have a relevant document in the collection. */
+            judgements?: components["schemas"]["JudgementBody"][];
+            /** @description The collection's namespace; `default` when left out. */
+            namespace?: string | null;
+            /** @description Whether searches are to be as without tuning, instead. */
+            off?: boolean | null;
+        };
+        /** @description Where a request to tune a collection is. */
+        TuningView: {
+            /** @description Its collection. */
+            collection: string;
+            /**
+             * Format: date-time
+             * @description When it began.
+             */
+            created_at: string;
+            /** @description The model whose vectors of questions are moved; null until it is done, and where searches are to be as they were. */
+            embed_model?: string | null;
+            error?: components["schemas"]["FailureView"] | null;
+            /**
+             * Format: date-time
+             * @description When searches were tuned, or the request failed.
+             */
+            finished_at?: string | null;
+            /** @description What it does to each way of searching. */
+            gains: components["schemas"]["SearchGainView"][];
+            /** @description Its namespace. */
+            namespace: string;
+            /**
+             * Format: int64
+             * @description Judged questions that have a relevant document in the collection.
+             */
+            queries: number;
+            /** @description `running`, `done` or `failed`. */
+            status: string;
+            /** @description Whether searches are tuned: false when that does not help, or was not asked for. */
+            tuned: boolean;
+            /** @description The request. */
+            tuning_id: string;
         };
         /** @description Something said in a conversation. */
         TurnBody: {
@@ -6887,6 +7009,63 @@ export interface operations {
             };
             /** @description it has that model */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    tune: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description a repeat with the same key is the same request */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TuneBody"];
+            };
+        };
+        responses: {
+            /** @description it has ended: `status` is `done` or `failed` */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TuningView"];
+                };
+            };
+            /** @description accepted, and not done within 10 s */
+            202: {
+                headers: {
+                    /** @description where to look */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TuningView"];
+                };
+            };
+            /** @description no such collection */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10302,6 +10481,38 @@ export interface operations {
                 };
             };
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show: {
+        parameters: {
+            query?: {
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TuningView"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
