@@ -95,7 +95,12 @@ fn check(checks: &mut Checks, body: &TuneBody) {
         checks.require(count == 0, "judgements", "does not go with `off`");
         return;
     }
-    checks.between("judgements", Some(count), JudgedQuestion::MIN..=JudgedQuestion::MAX);
+    let (least, most) = (JudgedQuestion::MIN, JudgedQuestion::MAX);
+    checks.require(
+        (least..=most).contains(&count),
+        "judgements",
+        format!("has {count} questions, which is not between {least} and {most}"),
+    );
     let mut seen = BTreeSet::new();
     for (at, judgement) in body.judgements.iter().take(JudgedQuestion::MAX).enumerate() {
         let field = format!("judgements[{at}]");
@@ -106,10 +111,11 @@ fn check(checks: &mut Checks, body: &TuneBody) {
             &format!("{field}.query"),
             "is among the questions before it",
         );
-        checks.between(
+        let (graded, most) = (judgement.documents.len(), JudgedQuestion::MAX_DOCUMENTS);
+        checks.require(
+            graded <= most,
             &format!("{field}.documents"),
-            Some(judgement.documents.len()),
-            0..=JudgedQuestion::MAX_DOCUMENTS,
+            format!("has {graded} documents; at most {most} are judged"),
         );
         for (document, grade) in judgement.documents.iter().take(JudgedQuestion::MAX_DOCUMENTS) {
             checks.between(&format!("{field}.documents[{document:?}]"), Some(*grade), 0.0..=JudgedQuestion::MAX_GRADE);

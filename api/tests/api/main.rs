@@ -29,5 +29,6 @@ mod sockets;
 mod sources;
 mod tools;
 mod traces;
+mod tunings;
 mod usage;
 mod warehouse;

@@ -340,6 +340,7 @@ fn question(
             required.contains(name)
                 || (operation.path.starts_with("/v1") && matches!(name.as_str(), "model" | "messages"))
                 || (operation.path.starts_with("/projects") && name == "confirm")
+                || (operation.path.ends_with("/tune") && name == "off")
                 || matches!(name.as_str(), "namespace" | "collections" | "session" | "stream" | "agent" | "arguments")
         };
         for name in names.iter().filter(|name| wanted(name)) {

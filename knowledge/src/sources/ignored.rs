@@ -4,10 +4,11 @@
 //! either), a pipe holds nothing up, and each has a limit. The reader of the crate `ignore` opens whatever has the name.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ignore::DirEntry;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use parking_lot::Mutex;
 
 use super::read::read_regular;
 use super::{Fault, SourceError};
@@ -45,7 +46,7 @@ impl IgnoreRules {
     pub fn leave_out(&self, entry: &DirEntry) -> bool {
         // Of the root nothing is said, and no rule above it is asked.
         let Some(folder) = entry.path().parent().filter(|_| entry.depth() > 0) else { return false };
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         if state.failure.is_none() {
             state.failure = state.enter(folder).err();
         }
@@ -55,7 +56,7 @@ impl IgnoreRules {
 
     /// Why rules could not be read, once the walk is over.
     pub fn failure(&self) -> Option<SourceError> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).failure.clone()
+        self.0.lock().failure.clone()
     }
 }
 

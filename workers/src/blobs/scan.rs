@@ -148,6 +148,7 @@ mod tests {
         let known = [
             "BuildTree",
             "ChunksReady",
+            "CollectionTuned",
             "DatasetRegistered",
             "DocumentChunked",
             "DocumentQueued",
@@ -164,6 +165,7 @@ mod tests {
             "StartFinetune",
             "StartIngest",
             "SubmitDocument",
+            "TuneCollection",
         ];
         assert_eq!(naming, BTreeSet::from(known.map(str::to_owned)));
     }

@@ -4,7 +4,8 @@ use riverrun_schemas::finetune::{
     DatasetRegistered, FinetuneClaimed, FinetuneFinished, FinetuneOutcome, StartFinetune,
 };
 use riverrun_schemas::ingest::{
-    ChunksReady, DocumentIndexed, DocumentQueued, DocumentUnchanged, DocumentWithdrawn, IngestScanned, StartIngest,
+    ChunksReady, CollectionTuneFailed, CollectionTuned, CollectionWithdrawn, DocumentIndexed, DocumentQueued,
+    DocumentUnchanged, DocumentWithdrawn, IngestScanned, StartIngest, TuneCollection,
 };
 use riverrun_schemas::projects::{ImportProject, ProjectFailed, ProjectRemoved};
 use riverrun_schemas::{BlobRef, Failure, Namespace};
@@ -309,4 +310,64 @@ fn given_snapshots_of_a_run_when_a_later_one_comes_then_only_that_lives() {
         marks.agent_event(&snapshot.into(), vec![hash(0, 0, u8::try_from(seq).unwrap())]);
     }
     assert_eq!(marks.living(), HashSet::from([hash(0, 0, 2)]));
+}
+
+fn tune(request: u8) -> IngestCommand {
+    TuneCollection {
+        ingest_id: IngestId::derive(&[&request.to_string()]),
+        namespace: Namespace::default(),
+        collection: "notes".parse().unwrap(),
+        judgements: Some(no_blob()),
+        at: 0,
+    }
+    .into()
+}
+
+fn tuned(request: u8, at: i64) -> IngestEvent {
+    CollectionTuned {
+        ingest_id: IngestId::derive(&[&request.to_string()]),
+        namespace: Namespace::default(),
+        collection: "notes".parse().unwrap(),
+        embed_model: "m".to_owned(),
+        adapter: Some(no_blob()),
+        queries: 10,
+        gains: Vec::new(),
+        at,
+    }
+    .into()
+}
+
+#[test]
+fn given_tunings_in_any_order_when_they_are_marked_then_the_last_adapter_lives_and_judgements_until_their_end() {
+    let (judgements, adapter) = (|request: u8| vec![hash(request, 0, 1)], |request: u8| vec![hash(request, 0, 2)]);
+    let marked = |order: &[u8]| {
+        let mut marks = Marks::default();
+        (1..=3).for_each(|request| marks.ingest_command(&tune(request), judgements(request)));
+        order.iter().for_each(|request| marks.ingest_event(&tuned(*request, i64::from(*request)), adapter(*request)));
+        marks
+    };
+    for order in [[1, 2], [2, 1]] {
+        assert_eq!(marked(&order).living(), HashSet::from([hash(2, 0, 2), hash(3, 0, 1)]), "{order:?}");
+    }
+    // One that failed may be handed in again from its dead letter.
+    let mut marks = marked(&[1, 2]);
+    let failed = CollectionTuneFailed {
+        ingest_id: IngestId::derive(&["3"]),
+        namespace: Namespace::default(),
+        collection: "notes".parse().unwrap(),
+        error: Failure::new("too_few_judgements", "none"),
+        at: 3,
+    };
+    marks.ingest_event(&failed.into(), vec![]);
+    assert!(marks.clone().living().contains(&hash(3, 0, 1)));
+    // The collection's end is the end of what it was tuned to.
+    let withdrawn = CollectionWithdrawn {
+        ingest_id: IngestId::derive(&["out"]),
+        namespace: Namespace::default(),
+        collection: "notes".parse().unwrap(),
+        documents: 1,
+        at: 9,
+    };
+    marks.ingest_event(&withdrawn.into(), vec![]);
+    assert_eq!(marks.living(), HashSet::from([hash(3, 0, 1)]));
 }
