@@ -117,6 +117,8 @@ await step("who has nothing that the server has not is not asked", async () => {
 await step("every tab is left at once, and what is not saved may be left behind", async () => {
 	await signIn(token);
 	await imported(canvas("Left behind"));
+	// Another tab begins with what the browser keeps, which it does a moment after a change.
+	await page.waitForFunction(() => JSON.stringify({ ...localStorage }).includes("Left behind"));
 	const other = await page.context().newPage();
 	await other.goto(base);
 	await other.getByLabel("name of the canvas").waitFor();
