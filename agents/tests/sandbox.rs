@@ -85,6 +85,11 @@ async fn given_limits_when_a_program_goes_past_them_then_it_ends() {
     let finished = run(file).await.unwrap();
     let size: u64 = String::from_utf8(finished.stdout).unwrap().trim().parse().unwrap_or(0);
     assert!(size <= 1 << 20, "{size} bytes were written");
+    for open_files in [256, 300] {
+        let confinement = Confinement { open_files, ..Confinement::default() };
+        let finished = run(Invocation { confinement, ..sh("ulimit -Hn", "") }).await.unwrap();
+        assert_eq!(String::from_utf8(finished.stdout).unwrap().trim(), open_files.to_string());
+    }
     let sorted = Invocation { stdin: None, ..sh("head -c 2000000000 /dev/zero | tail -c 1900000000 | wc -c", "") };
     let finished = run(sorted).await.unwrap();
     assert_ne!(finished.stdout, b"1900000000\n", "memory");

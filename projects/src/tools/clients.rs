@@ -220,6 +220,8 @@ fn invocation(program: &Path, arguments: Vec<String>, mut environment: BTreeMap<
         memory_bytes: 0,
         cpu_seconds: super::MAX_TIME.as_secs(),
         file_bytes: MAX_FILE,
+        // npm writes the packages of a tree side by side: for eslint 256 were too few.
+        open_files: 4_096,
         processes: 256,
         ..Confinement::default()
     };

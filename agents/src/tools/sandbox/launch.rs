@@ -26,9 +26,6 @@ pub(super) const LIBRARIES: &str = "RIVERRUN_SANDBOX_LIBRARIES";
 
 /// Newest rules that are asked for; an older kernel enforces what it knows of them.
 const RULES: ABI = ABI::V6;
-/// Files that a program may have open at once.
-const OPEN_FILES: u64 = 256;
-
 /// What programs of the system need to start. Not all of `/etc`, which has secrets.
 const SYSTEM: &[&str] = &[
     "/usr",
@@ -125,7 +122,7 @@ fn limit(confinement: &Confinement) -> std::io::Result<()> {
     os::set_limit(Resource::Core, 0)?;
     os::set_limit(Resource::Cpu, confinement.cpu_seconds)?;
     os::set_limit(Resource::FileSize, confinement.file_bytes)?;
-    os::set_limit(Resource::OpenFiles, OPEN_FILES)?;
+    os::set_limit(Resource::OpenFiles, confinement.open_files)?;
     os::set_limit(Resource::Processes, own_tasks().saturating_add(confinement.processes))?;
     match confinement.memory_bytes {
         0 => Ok(()),

@@ -44,6 +44,8 @@ pub struct Confinement {
     pub cpu_seconds: u64,
     /// Largest file that it writes.
     pub file_bytes: u64,
+    /// Files that each of its processes may have open at once.
+    pub open_files: u64,
     /// Processes and threads that it adds.
     pub processes: u64,
 }
@@ -57,6 +59,7 @@ impl Default for Confinement {
             memory_bytes: 512 << 20,
             cpu_seconds: 60,
             file_bytes: 64 << 20,
+            open_files: 256,
             processes: 64,
         }
     }

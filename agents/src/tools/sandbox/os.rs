@@ -23,7 +23,7 @@ pub(super) enum Resource {
     Core,
 }
 
-/// Sets a limit of this process that it can't raise again.
+/// Sets a limit of this process that it can't raise again. One that is lower already stays.
 pub(super) fn set_limit(resource: Resource, value: u64) -> io::Result<()> {
     let number = match resource {
         Resource::Memory => libc::RLIMIT_AS,
@@ -33,6 +33,12 @@ pub(super) fn set_limit(resource: Resource, value: u64) -> io::Result<()> {
         Resource::Processes => libc::RLIMIT_NPROC,
         Resource::Core => libc::RLIMIT_CORE,
     };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid `rlimit` for the whole call, which writes it.
+    if unsafe { libc::getrlimit(number, &mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let value = value.min(limit.rlim_max);
     let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
     // SAFETY: `limit` is a valid `rlimit` for the whole call, which only reads it.
     match unsafe { libc::setrlimit(number, &limit) } {

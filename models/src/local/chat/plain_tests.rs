@@ -128,7 +128,7 @@ fn settings(parallel: usize) -> ModelSettings {
 
 async fn ours(models: &Models, turns: &[&str]) -> String {
     let speakers = [Message::user, Message::assistant].into_iter().cycle();
-    let said = speakers.zip(turns).map(|(message, text)| message(text));
+    let said = speakers.zip(turns.iter().copied()).map(|(message, text)| message(text));
     let request = ChatRequest {
         model: MODEL.into(),
         messages: std::iter::once(Message::system(SYSTEM)).chain(said).collect(),

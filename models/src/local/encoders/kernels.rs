@@ -4,6 +4,7 @@
 //! work to do costs more than the operation.
 
 use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, Layout, Result, Tensor, bail};
+use pulp::Arch;
 use rayon::prelude::*;
 
 /// Numbers that one thread takes at a time at least.
@@ -31,6 +32,7 @@ impl Activation {
         }
     }
 
+    #[inline(always)]
     fn of(self, x: f32) -> f32 {
         match self {
             Activation::Gelu => 0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2)),
@@ -44,6 +46,7 @@ impl Activation {
 }
 
 /// The error function by the rational approximation that Eigen and XLA use for 32-bit floats.
+#[inline(always)]
 fn erf(x: f32) -> f32 {
     const ODD: [f32; 7] = [
         -2.726_142_3e-10,
@@ -64,6 +67,7 @@ fn erf(x: f32) -> f32 {
 /// The exponential of a number that is not above 0, to some units in the last place, in steps that compilers put side by side, which the
 /// system's own is not: with long texts that is most of what attention takes beside its products. After Cephes' `expf`. What is no number
 /// stays none.
+#[inline(always)]
 fn exp_of_negative(x: f32) -> f32 {
     /// Below it the result has no exponent of its own; it is then as good as nothing among weights that sum to 1.
     const LEAST: f32 = -87.0;
@@ -87,6 +91,7 @@ fn exp_of_negative(x: f32) -> f32 {
 const LANES: usize = 16;
 
 /// Takes each number of a row up by `step` and joins what comes of it, in an order that follows from the row's length alone.
+#[inline(always)]
 fn folded(row: &[f32], start: f32, step: impl Fn(f32, f32) -> f32, join: impl Fn(f32, f32) -> f32) -> f32 {
     let mut lanes = [start; LANES];
     let blocks = row.chunks_exact(LANES);
@@ -100,10 +105,12 @@ fn folded(row: &[f32], start: f32, step: impl Fn(f32, f32) -> f32, join: impl Fn
     lanes.iter().fold(rest, |all, lane| join(all, *lane))
 }
 
+#[inline(always)]
 fn sum(row: &[f32]) -> f32 {
     folded(row, 0.0, |sum, x| sum + x, |a, b| a + b)
 }
 
+#[inline(always)]
 fn largest(row: &[f32]) -> f32 {
     // Not `f32::max`, whose rules for what is no number cost more than the comparison.
     let larger = |a: f32, b: f32| if b > a { b } else { a };
@@ -172,6 +179,7 @@ impl Norm {
         rows.inplace_op2(residual, &RowPairs { width: self.weight.len(), each })
     }
 
+    #[inline(always)]
     fn row(&self, row: &mut [f32]) {
         let count = row.len() as f32;
         let mean = sum(row) / count;
@@ -189,10 +197,16 @@ pub(super) fn add_rows(rows: &Tensor, other: &Tensor) -> Result<()> {
     rows.inplace_op2(other, &RowPairs { width, each: |row: &mut [f32], other: &[f32]| add(row, other) })
 }
 
+#[inline(always)]
 fn add(row: &mut [f32], other: &[f32]) {
     for (x, other) in row.iter_mut().zip(other) {
         *x += other;
     }
+}
+
+/// The widest numbers side by side that the processor has: what is built for any processor has four.
+fn widest() -> Arch {
+    Arch::new()
 }
 
 struct Rows<F> {
@@ -207,7 +221,8 @@ impl<F: Fn(&mut [f32]) + Sync> InplaceOp1 for Rows<F> {
 
     fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
         let data = contiguous_mut(storage, layout)?;
-        data.par_chunks_mut(self.width).with_min_len(grain(self.width)).for_each(&self.each);
+        let rows = data.par_chunks_mut(self.width).with_min_len(grain(self.width));
+        rows.for_each(|row| widest().dispatch(|| (self.each)(row)));
         Ok(())
     }
 }
@@ -224,7 +239,7 @@ impl<F: Fn(usize, &mut [f32]) + Sync> InplaceOp1 for NumberedRows<F> {
 
     fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
         let rows = contiguous_mut(storage, layout)?.par_chunks_mut(self.width).with_min_len(grain(self.width));
-        rows.enumerate().for_each(|(index, row)| (self.each)(index, row));
+        rows.enumerate().for_each(|(index, row)| widest().dispatch(|| (self.each)(index, row)));
         Ok(())
     }
 }
@@ -249,7 +264,7 @@ impl<F: Fn(&mut [f32], &[f32]) + Sync> InplaceOp2 for RowPairs<F> {
             bail!("{} numbers meet {}", data.len(), other.len());
         }
         let rows = data.par_chunks_mut(self.width).zip(other.par_chunks(self.width)).with_min_len(grain(self.width));
-        rows.for_each(|(row, other)| (self.each)(row, other));
+        rows.for_each(|(row, other)| widest().dispatch(|| (self.each)(row, other)));
         Ok(())
     }
 }
