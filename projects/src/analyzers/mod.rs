@@ -153,7 +153,6 @@ fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &
     let (snapshot, lone) = (Snapshot::new(files), lone.as_ref().map(Snapshot::new));
     let by_file = lone.as_ref().unwrap_or(&snapshot);
     let (runs, offered) = std::thread::scope(|scope| {
-        let parsing = scope.spawn(|| snapshot.parse_backwards());
         // Figures are those of a whole project.
         let offered = scope.spawn(|| if focus.is_none() { surface(&snapshot) } else { Surface::default() });
         let started: Vec<_> = all
@@ -176,12 +175,9 @@ fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &
                 Err(_) => (name, None, 0),
             })
             .collect();
-        // A source at which it breaks off is parsed by who asks for it.
-        let _ = parsing.join();
         // Figures that break off leave the findings standing.
         (runs, offered.join().unwrap_or_default())
     });
-    snapshot.release();
     let complexity = complexity.into_inner().unwrap_or_default();
     // One that broke off leaves none.
     let imports = graph.into_inner().unwrap_or_default();

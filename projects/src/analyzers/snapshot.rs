@@ -59,27 +59,6 @@ impl<'f> Snapshot<'f> {
         Self { files, sources: sources.collect() }
     }
 
-    /// Parses from the last source on, until one is met that is parsed. Analyzers go through them from the first one on and wait for each
-    /// other at it, so that without this one core alone would parse.
-    pub(super) fn parse_backwards(&self) {
-        for source in self.sources.iter().rev() {
-            if let Some(kept) = &source.tree {
-                if kept.get().is_some() {
-                    return;
-                }
-                source.tree();
-            }
-        }
-    }
-
-    /// Gives its trees back beside what goes on: it takes as long as some of the analyzers.
-    pub(super) fn release(self) {
-        let trees: Vec<Tree> =
-            self.sources.into_iter().filter_map(|source| source.tree.and_then(OnceLock::into_inner)?).collect();
-        // Where no thread can be started, they are given back here and now.
-        let _ = std::thread::Builder::new().name("trees".to_owned()).spawn(move || drop(trees));
-    }
-
     /// All files.
     pub(crate) fn files(&self) -> &'f Files {
         self.files
@@ -161,24 +140,6 @@ mod tests {
             let found: Vec<&str> = snapshot.below(folder).iter().map(|one| one.path).collect();
             assert_eq!(found, expected, "{folder}");
         }
-    }
-
-    #[test]
-    fn given_sources_when_they_are_parsed_backwards_then_all_that_are_kept_are_parsed_up_to_one_that_was() {
-        let files = of(&[("a.py", "x = 1\n"), ("b.py", "y = 2\n"), ("c.py", "z = 3\n"), ("d.py", "w = 4\n")]);
-        let parsed = |snapshot: &Snapshot<'_>| -> Vec<bool> {
-            let is_there = |source: &Source<'_>| source.tree.as_ref().is_some_and(|kept| kept.get().is_some());
-            snapshot.sources().iter().map(is_there).collect()
-        };
-        let snapshot = Snapshot::new(&files);
-        snapshot.sources()[1].tree().unwrap();
-        snapshot.parse_backwards();
-        assert_eq!(parsed(&snapshot), [false, true, true, true]);
-        snapshot.release();
-        // What there is no room for is nobody's to keep.
-        let small = Snapshot::keeping(&files, 12);
-        small.parse_backwards();
-        assert_eq!(parsed(&small), [true, true, false, false]);
     }
 
     #[test]
