@@ -18,7 +18,7 @@ use crate::commands::models::ModelsCommand;
 use crate::commands::project::ProjectCommand;
 use crate::commands::rag::eval::EvalArgs;
 use crate::commands::runs::RunsCommand;
-use crate::commands::search::{FusionArg, ModeArg};
+use crate::commands::search::SearchArgs;
 use crate::commands::stream::StreamCommand;
 use crate::commands::warehouse::WarehouseCommand;
 
@@ -322,52 +322,6 @@ pub struct ChunkArgs {
     /// What both count: characters, or tokens of the embedding model
     #[arg(long, value_name = "UNIT")]
     pub chunk_unit: Option<String>,
-}
-
-/// Options of searches and questions.
-#[derive(Debug, Args)]
-pub struct SearchArgs {
-    /// What to look for, or to ask
-    pub query: String,
-    /// The collection
-    #[arg(short, long, default_value = "default")]
-    pub collection: String,
-    /// How many results, 1 to 100; RIVERRUN_RAG_TOP_K when left out
-    #[arg(short, value_name = "N")]
-    pub k: Option<usize>,
-    /// Find each document once, by its best chunk: -k counts documents
-    #[arg(long)]
-    pub per_document: bool,
-    /// The collection's namespace
-    #[arg(short, long)]
-    pub namespace: Option<String>,
-    /// A JSON object: only documents whose metadata has these values
-    #[arg(long, value_name = "JSON")]
-    pub filter: Option<String>,
-    /// How the hits by meaning and by words become one order; RIVERRUN_RAG_FUSION when left out
-    #[arg(long, value_enum)]
-    pub fusion: Option<FusionArg>,
-    /// Which searches are done; both when left out
-    #[arg(long, value_enum)]
-    pub mode: Option<ModeArg>,
-    /// Have a cross-encoder order the results, also where it has to be fetched first
-    #[arg(long, conflicts_with = "no_rerank")]
-    pub rerank: bool,
-    /// Leave the cross-encoder out
-    #[arg(long)]
-    pub no_rerank: bool,
-    /// Another wording of the query that is searched for, too; may be repeated
-    #[arg(long = "wording", value_name = "TEXT")]
-    pub wordings: Vec<String>,
-    /// Have the chat model write other wordings of the query
-    #[arg(long)]
-    pub rewrite: bool,
-    /// Search as if the collection had not been tuned
-    #[arg(long)]
-    pub untuned: bool,
-    /// Bytes of the document to show, or have the model read, before and behind each result, at most 20,000
-    #[arg(long, value_name = "BYTES")]
-    pub context: Option<usize>,
 }
 
 /// What to do with a collection.

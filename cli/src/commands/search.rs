@@ -1,10 +1,9 @@
 //! `riverrun search` and `riverrun rag search`.
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use riverrun_api::wire::{FilterBody, Fusion, SearchBody, SearchDone, SearchItem, SearchMode};
 use serde_json::Value;
 
-use crate::args::SearchArgs;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, clip, print_json, print_line, tell};
@@ -49,6 +48,52 @@ impl From<ModeArg> for SearchMode {
             ModeArg::Sparse => SearchMode::Sparse,
         }
     }
+}
+
+/// Options of searches and questions.
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    /// What to look for, or to ask
+    pub query: String,
+    /// The collection
+    #[arg(short, long, default_value = "default")]
+    pub collection: String,
+    /// How many results, 1 to 100; RIVERRUN_RAG_TOP_K when left out
+    #[arg(short, value_name = "N")]
+    pub k: Option<usize>,
+    /// Find each document once, by its best chunk: -k counts documents
+    #[arg(long)]
+    pub per_document: bool,
+    /// The collection's namespace
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+    /// A JSON object: only documents whose metadata has these values
+    #[arg(long, value_name = "JSON")]
+    pub filter: Option<String>,
+    /// How the hits by meaning and by words become one order; RIVERRUN_RAG_FUSION when left out
+    #[arg(long, value_enum)]
+    pub fusion: Option<FusionArg>,
+    /// Which searches are done; both when left out
+    #[arg(long, value_enum)]
+    pub mode: Option<ModeArg>,
+    /// Have a cross-encoder order the results, also where it has to be fetched first
+    #[arg(long, conflicts_with = "no_rerank")]
+    pub rerank: bool,
+    /// Leave the cross-encoder out
+    #[arg(long)]
+    pub no_rerank: bool,
+    /// Another wording of the query that is searched for, too; may be repeated
+    #[arg(long = "wording", value_name = "TEXT")]
+    pub wordings: Vec<String>,
+    /// Have the chat model write other wordings of the query
+    #[arg(long)]
+    pub rewrite: bool,
+    /// Search as if the collection had not been tuned
+    #[arg(long)]
+    pub untuned: bool,
+    /// Bytes of the document to show, or have the model read, before and behind each result, at most 20,000
+    #[arg(long, value_name = "BYTES")]
+    pub context: Option<usize>,
 }
 
 impl SearchArgs {
