@@ -84,7 +84,8 @@ pub(super) async fn apply(
     Ok(true)
 }
 
-fn of_length_one(vector: &[f32]) -> Vec<f32> {
+/// A vector that points there with the length 1; one of no direction stays as it is.
+pub fn of_length_one(vector: &[f32]) -> Vec<f32> {
     let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     let scale = if length.is_normal() { length } else { 1.0 };
     vector.iter().map(|number| number / scale).collect()

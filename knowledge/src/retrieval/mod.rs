@@ -16,7 +16,7 @@ mod rewrite;
 mod several;
 mod types;
 
-pub use adapter::{AdapterFailure, QueryAdapter, QueryAdapters};
+pub use adapter::{AdapterFailure, QueryAdapter, QueryAdapters, of_length_one};
 pub use context::{MAX_CONTEXT_BYTES, StoredTexts, TextFailure, window};
 pub(crate) use context::{Texts, widen};
 pub use error::RetrievalError;

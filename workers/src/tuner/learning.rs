@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use riverrun_knowledge::LanguageModels;
-use riverrun_knowledge::retrieval::{JudgedQuestion, QueryAdapter, metrics};
+use riverrun_knowledge::retrieval::{JudgedQuestion, QueryAdapter, metrics, of_length_one};
 use riverrun_models::{EmbedPurpose, ModelError};
 use riverrun_schemas::{ChunkId, DocumentId};
 use riverrun_stores::{ChunkFilter, CollectionInfo, MAX_HITS, VectorStore};
@@ -177,10 +177,4 @@ impl Shelf {
         let start = place * vector.len();
         vector.iter().zip(&self.flat[start..start + vector.len()]).map(|(a, b)| a * b).sum()
     }
-}
-
-fn of_length_one(vector: &[f32]) -> Vec<f32> {
-    let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
-    let scale = if length.is_normal() { length } else { 1.0 };
-    vector.iter().map(|number| number / scale).collect()
 }
