@@ -22,7 +22,7 @@ use riverrun_models::{Account, Purpose};
 use riverrun_schemas::ingest::{
     CollectionReembedFailed, CollectionReembedded, CollectionReembedding, IngestCommand, IngestEvent, ReembedCollection,
 };
-use riverrun_schemas::{ChunkId, Collection, DocumentId, Envelope, EventSet, Failure, now_ms};
+use riverrun_schemas::{ChunkId, Collection, DocumentId, Failure, now_ms};
 use riverrun_stores::{CollectionInfo, StoreError, StoredChunk, VectorPoint, VectorStore, Versions};
 
 use crate::embedder::{failure_of, vectors, work_error};
@@ -281,11 +281,11 @@ impl Worker for Reembedder {
             match self.reembed(command).await? {
                 Came::On(said) => {
                     if let Some(event) = said {
-                        out.push(outgoing(event, cause)?);
+                        out.push(self.outgoing(event, cause)?);
                     }
-                    out.push(outgoing(IngestCommand::from(command.clone()), cause)?);
+                    out.push(self.outgoing(IngestCommand::from(command.clone()), cause)?);
                 }
-                Came::End(event) => out.push(outgoing(event, cause)?),
+                Came::End(event) => out.push(self.outgoing(event, cause)?),
             }
         }
         Ok(out)
@@ -293,7 +293,7 @@ impl Worker for Reembedder {
 
     fn dead(&self, delivery: &Delivery<IngestCommand>, code: &str, reason: &str) -> Vec<Outgoing> {
         let IngestCommand::ReembedCollection(command) = &delivery.event else { return Vec::new() };
-        outgoing(failed(command, failure_of(code, reason)), &delivery.envelope).into_iter().collect()
+        self.outgoing(failed(command, failure_of(code, reason)), &delivery.envelope).into_iter().collect()
     }
 }
 
@@ -309,14 +309,10 @@ fn failed(command: &ReembedCollection, error: Failure) -> IngestEvent {
     .into()
 }
 
-fn store_failure(error: &StoreError) -> Failure {
+pub(crate) fn store_failure(error: &StoreError) -> Failure {
     Failure { code: error.code().to_owned(), message: error.to_string(), hint: error.hint() }
 }
 
 pub(crate) fn store_error(error: &StoreError) -> WorkError {
     if error.retryable() { WorkError::retry(error.code(), error) } else { WorkError::poison(error.code(), error) }
-}
-
-fn outgoing<E: EventSet>(event: E, cause: &Envelope) -> Result<Outgoing, WorkError> {
-    Outgoing::caused_by(&event, NAME, cause).map_err(|error| WorkError::poison(error.code(), error))
 }

@@ -18,11 +18,11 @@ use riverrun_models::{Account, Purpose};
 use riverrun_schemas::ingest::{
     CollectionTuneFailed, CollectionTuned, CollectionTuning, IngestCommand, IngestEvent, SearchGain, TuneCollection,
 };
-use riverrun_schemas::{BlobRef, Collection, Envelope, EventSet, Failure, now_ms};
+use riverrun_schemas::{BlobRef, Collection, Failure, now_ms};
 use riverrun_stores::{KeywordIndex, StoreError, VectorStore};
 
 use crate::embedder::failure_of;
-use crate::reembedder::store_error;
+use crate::reembedder::{store_error, store_failure};
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 
 mod learning;
@@ -68,8 +68,7 @@ impl Tuner {
         };
         let collection = Collection::new(command.namespace.clone(), command.collection.clone());
         let Some(info) = self.vectors.info(&collection).await.map_err(|error| store_error(&error))? else {
-            let error = StoreError::NoCollection(collection);
-            return Ok(Err(Failure { code: error.code().to_owned(), message: error.to_string(), hint: error.hint() }));
+            return Ok(Err(store_failure(&StoreError::NoCollection(collection))));
         };
         if info.dimensions > QueryAdapter::MAX_DIMENSIONS {
             let (has, most) = (info.dimensions, QueryAdapter::MAX_DIMENSIONS);
@@ -93,7 +92,7 @@ impl Tuner {
             queries: count(questions),
             at: now_ms(),
         };
-        context.producer.send_one(outgoing(IngestEvent::from(begun), &delivery.envelope)?).await?;
+        context.producer.send_one(self.outgoing(IngestEvent::from(begun), &delivery.envelope)?).await?;
         let material = Arc::new(material);
         let gains = proving::gains(self, models, &info, &material).await?;
         context.got_on(&delivery.position);
@@ -193,17 +192,13 @@ impl Worker for Tuner {
         for delivery in batch {
             let IngestCommand::TuneCollection(command) = &delivery.event else { continue };
             let event = self.tune(command, delivery, context).await?.unwrap_or_else(|error| failed(command, error));
-            out.push(outgoing(event, &delivery.envelope)?);
+            out.push(self.outgoing(event, &delivery.envelope)?);
         }
         Ok(out)
     }
 
     fn dead(&self, delivery: &Delivery<IngestCommand>, code: &str, reason: &str) -> Vec<Outgoing> {
         let IngestCommand::TuneCollection(command) = &delivery.event else { return Vec::new() };
-        outgoing(failed(command, failure_of(code, reason)), &delivery.envelope).into_iter().collect()
+        self.outgoing(failed(command, failure_of(code, reason)), &delivery.envelope).into_iter().collect()
     }
-}
-
-fn outgoing<E: EventSet>(event: E, cause: &Envelope) -> Result<Outgoing, WorkError> {
-    Outgoing::caused_by(&event, NAME, cause).map_err(|error| WorkError::poison(error.code(), error))
 }

@@ -1,4 +1,4 @@
-//! Work that a request puts on the log and then waits for, a while: removals, rebuilds, re-embeddings.
+//! Work that a request puts on the log and then waits for, a while: removals, rebuilds, re-embeddings, tunings.
 
 use std::time::Duration;
 

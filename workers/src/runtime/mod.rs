@@ -184,6 +184,14 @@ pub trait Worker: Send + Sync + 'static {
     /// are durable before it returns. The future is dropped when the worker is stopped or loses the partition.
     async fn handle(&self, batch: &[Delivery<Self::Input>], context: &Context) -> Result<Vec<Outgoing>, WorkError>;
 
+    /// An event that follows from `cause`. One that is too large or can't be written will not become writable by trying again.
+    fn outgoing<E: EventSet>(&self, event: E, cause: &Envelope) -> Result<Outgoing, WorkError>
+    where
+        Self: Sized,
+    {
+        Outgoing::caused_by(&event, self.name(), cause).map_err(|error| WorkError::poison(error.code(), error))
+    }
+
     /// The terminal events of a delivery that is given up, beside its dead letter.
     fn dead(&self, _delivery: &Delivery<Self::Input>, _code: &str, _reason: &str) -> Vec<Outgoing> {
         Vec::new()
