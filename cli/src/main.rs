@@ -6,6 +6,7 @@
 mod args;
 mod client;
 mod commands;
+mod cores;
 mod error;
 mod host;
 mod judged;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         let told = sources::run_isolated(&arguments.collect::<Vec<_>>());
         return if told { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    cores::name();
     if let Ok(program) = std::env::current_exe() {
         sources::isolate_with(program);
     }
