@@ -18,7 +18,7 @@ use riverrun_knowledge::{LanguageModels, charged_to, room};
 use riverrun_log::{BlobError, BlobStore, LogConfig, Outgoing, Schemas, TopicPartition};
 use riverrun_models::{Account, Purpose};
 use riverrun_schemas::ingest::{BuildTree, DocumentFailed, IngestCommand, IngestEvent};
-use riverrun_schemas::{BlobRef, EventSet, Failure, now_ms};
+use riverrun_schemas::{BlobRef, Failure, now_ms};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -218,12 +218,12 @@ impl Worker for TreeBuilder {
             match standing.map_err(|error| WorkError::retry(error.code(), &error))? {
                 Standing::Replaced => {
                     let failed = failed(command, replaced(&command.source));
-                    out.push(outgoing(failed, delivery)?);
+                    out.push(self.outgoing(failed, &delivery.envelope)?);
                 }
                 // The chunks may be seen a moment later than what is to be made of them.
                 Standing::Current | Standing::Unknown => {
                     let next = self.step(command).await?;
-                    out.push(outgoing(IngestCommand::from(next), delivery)?);
+                    out.push(self.outgoing(IngestCommand::from(next), &delivery.envelope)?);
                 }
             }
         }
@@ -241,7 +241,7 @@ impl Worker for TreeBuilder {
 
     fn dead(&self, delivery: &Delivery<IngestCommand>, code: &str, reason: &str) -> Vec<Outgoing> {
         let Some(command) = open_tree(&delivery.event) else { return Vec::new() };
-        outgoing(failed(command, failure_of(code, reason)), delivery).into_iter().collect()
+        self.outgoing(failed(command, failure_of(code, reason)), &delivery.envelope).into_iter().collect()
     }
 }
 
@@ -280,8 +280,4 @@ fn blob_error(error: &BlobError) -> WorkError {
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, WorkError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| WorkError::retry("stopped", "the process is stopping"))
-}
-
-fn outgoing<E: EventSet>(event: E, delivery: &Delivery<IngestCommand>) -> Result<Outgoing, WorkError> {
-    Outgoing::caused_by(&event, NAME, &delivery.envelope).map_err(|error| WorkError::poison(error.code(), error))
 }

@@ -21,7 +21,7 @@ use riverrun_log::Outgoing;
 use riverrun_schemas::ingest::{
     CollectionRebuildFailed, CollectionRebuilding, CollectionRebuilt, IngestCommand, IngestEvent, RebuildCollection,
 };
-use riverrun_schemas::{Collection, Envelope, EventSet, now_ms};
+use riverrun_schemas::{Collection, Envelope, now_ms};
 use riverrun_stores::{Gap, GapState, Gaps, KeywordIndex, VectorStore};
 use tokio_util::sync::CancellationToken;
 
@@ -89,12 +89,12 @@ impl Rebuilder {
             self.set_aside(&collection, true, true, "it is made again from nothing").await?;
             // Once: what follows completes what is there.
             let rest = RebuildCollection { afresh: false, ..command.clone() };
-            return Ok(vec![outgoing(IngestCommand::from(rest), cause)?]);
+            return Ok(vec![self.outgoing(IngestCommand::from(rest), cause)?]);
         }
         self.examine(&collection).await?;
         let done = Mend::open(self, context, &collection, (command.ingest_id, cause)).await?.run().await?;
         self.tell(&collection, &done);
-        Ok(vec![outgoing(IngestEvent::from(rebuilt(command, done)), cause)?])
+        Ok(vec![self.outgoing(IngestEvent::from(rebuilt(command, done)), cause)?])
     }
 
     /// The process goes on.
@@ -121,7 +121,7 @@ impl Rebuilder {
             reason: found.unwrap_or_else(|| "it was asked for".to_owned()),
             at: now_ms(),
         };
-        context.producer.send_one(outgoing(IngestEvent::from(event), cause)?).await?;
+        context.producer.send_one(self.outgoing(IngestEvent::from(event), cause)?).await?;
         Ok(())
     }
 
@@ -216,7 +216,7 @@ impl Worker for Rebuilder {
             error,
             at: now_ms(),
         };
-        outgoing(IngestEvent::from(event), &delivery.envelope).into_iter().collect()
+        self.outgoing(IngestEvent::from(event), &delivery.envelope).into_iter().collect()
     }
 }
 
@@ -251,8 +251,4 @@ fn rebuilt(command: &RebuildCollection, done: Done) -> CollectionRebuilt {
         missing_documents: done.missing.into_iter().take(MAX_NAMED).collect(),
         at: now_ms(),
     }
-}
-
-fn outgoing<E: EventSet>(event: E, cause: &Envelope) -> Result<Outgoing, WorkError> {
-    Outgoing::caused_by(&event, NAME, cause).map_err(|error| WorkError::poison(error.code(), error))
 }
