@@ -3,11 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use riverrun_knowledge::LanguageModels;
 use riverrun_knowledge::retrieval::{JudgedQuestion, QueryAdapter};
 use riverrun_log::{BlobStore, ObjectStoreBlobs};
-use riverrun_models::{ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, ModelError, Reranker, Usage};
 use riverrun_schemas::ingest::{CollectionTuned, IngestCommand, IngestEvent, TuneCollection};
 use riverrun_schemas::{BlobRef, ChunkId, Collection, DocumentId, IngestId, now_ms};
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
@@ -17,6 +14,10 @@ use riverrun_workers::runtime::testkit::{Stack, eventually};
 use riverrun_workers::runtime::{self, WorkerHandle};
 use riverrun_workers::tuner::Tuner;
 use tokio_util::sync::CancellationToken;
+
+mod models;
+
+use models::{ALL, GatedModels};
 
 const DIMENSIONS: usize = 8;
 const MODEL: &str = "seeded";
@@ -39,45 +40,8 @@ fn turned(vector: &[f32]) -> Vec<f32> {
 }
 
 /// A question is a number, from which its vector follows.
-struct Seeded;
-
-#[async_trait]
-impl LanguageModels for Seeded {
-    async fn embed(&self, model: Option<&str>, inputs: Vec<String>, _: EmbedPurpose) -> Result<EmbedReply, ModelError> {
-        Ok(EmbedReply {
-            model: model.unwrap().to_owned(),
-            vectors: inputs.iter().map(|text| vector(text.parse().unwrap())).collect(),
-            dimensions: DIMENSIONS,
-            truncated: 0,
-            usage: Usage::default(),
-        })
-    }
-
-    fn reranker(&self) -> Reranker {
-        Reranker::Off
-    }
-
-    async fn rerank(&self, _query: String, _documents: Vec<String>) -> Result<Vec<f32>, ModelError> {
-        Err(ModelError::Cancelled)
-    }
-
-    async fn chat(
-        &self,
-        _provider: Option<&str>,
-        _request: ChatRequest,
-        _sink: &mut dyn DeltaSink,
-        _cancel: CancellationToken,
-    ) -> Result<ChatReply, ModelError> {
-        Err(ModelError::Cancelled)
-    }
-
-    async fn count_prompt(&self, _provider: Option<&str>, _request: &ChatRequest) -> Result<usize, ModelError> {
-        Err(ModelError::Cancelled)
-    }
-
-    async fn context_tokens(&self, _provider: Option<&str>, _model: &str) -> Result<usize, ModelError> {
-        Err(ModelError::Cancelled)
-    }
+fn by_number(text: &str) -> Vec<f32> {
+    vector(text.parse().unwrap())
 }
 
 struct World {
@@ -103,7 +67,8 @@ impl World {
         vectors.upsert(&notes, points.collect()).await.unwrap();
         vectors.flush(&notes).await.unwrap();
         let stop = CancellationToken::new();
-        let tuner = Tuner::new(vectors.clone(), Arc::new(keywords), Arc::new(Seeded), blobs.clone());
+        let models = GatedModels::embedding(by_number, ALL);
+        let tuner = Tuner::new(vectors.clone(), Arc::new(keywords), models, blobs.clone());
         let worker = (runtime::spawn(tuner, stack.config(), stop.clone()), stop);
         Self { stack, vectors, blobs, notes, _worker: worker, _folder: folder }
     }
