@@ -2,13 +2,14 @@
 //! twice change nothing, and the first end counts.
 
 use riverrun_schemas::ingest::{CollectionRebuildFailed, CollectionRebuilding, CollectionRebuilt};
-use riverrun_schemas::{CollectionName, DocumentId, Failure, IngestId, Namespace};
+use riverrun_schemas::{CollectionName, DocumentId, IngestId, Namespace};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 use utoipa::ToSchema;
 
 use crate::error::StoreError;
-use crate::read_models::run_views::{FailureView, failure_view};
+use crate::read_models::ending::Ending;
+use crate::read_models::run_views::FailureView;
 use crate::read_models::runs::{from_json, id, to_json};
 use crate::read_models::time::Timestamp;
 use crate::sql::{DbConnection, DbRow, Sql, storable};
@@ -157,14 +158,10 @@ fn view(row: &DbRow) -> Result<RebuildView, StoreError> {
     let key: String = row.try_get("rebuild_id")?;
     let result: Option<String> = row.try_get("result")?;
     let result = result.as_deref().map(|text| from_json::<RebuildResult>("rebuilds", &key, text)).transpose()?;
-    let error: Option<String> = row.try_get("error")?;
-    let error = error.as_deref().map(|text| from_json::<Failure>("rebuilds", &key, text)).transpose()?;
-    let finished_at: Option<i64> = row.try_get("finished_at")?;
-    let status = match (&error, &result) {
-        (Some(_), _) => "failed",
+    let ending = Ending::of(row, "rebuilds", &key)?;
+    let status = match (&ending.error, &result) {
         (None, Some(result)) if result.missing > 0 => "incomplete",
-        (None, Some(_)) => "done",
-        (None, None) => "running",
+        _ => ending.status(),
     };
     Ok(RebuildView {
         rebuild_id: id("rebuilds", &key)?,
@@ -173,8 +170,8 @@ fn view(row: &DbRow) -> Result<RebuildView, StoreError> {
         collection: id("rebuilds", row.try_get("collection")?)?,
         reason: row.try_get("reason")?,
         result,
-        error: error.as_ref().map(failure_view),
+        error: ending.error,
         created_at: Timestamp(row.try_get("created_at")?),
-        finished_at: finished_at.map(Timestamp),
+        finished_at: ending.finished_at,
     })
 }

@@ -4,13 +4,14 @@
 use riverrun_schemas::ingest::{
     CollectionTuneFailed, CollectionTuned, CollectionTuning, CollectionWithdrawn, SearchGain,
 };
-use riverrun_schemas::{BlobRef, Collection, CollectionName, Failure, IngestId, Namespace};
+use riverrun_schemas::{BlobRef, Collection, CollectionName, IngestId, Namespace};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 use utoipa::ToSchema;
 
 use crate::error::StoreError;
-use crate::read_models::run_views::{FailureView, failure_view};
+use crate::read_models::ending::Ending;
+use crate::read_models::run_views::FailureView;
 use crate::read_models::runs::{from_json, id, to_json};
 use crate::read_models::time::Timestamp;
 use crate::sql::{DbConnection, Sql, storable};
@@ -166,29 +167,23 @@ pub async fn tuning(sql: &Sql, tuning_id: IngestId) -> Result<Option<TuningView>
         .await
         .map_err(|error| StoreError::from(error).at(sql.path()))?;
     let Some(row) = row else { return Ok(None) };
-    let (error, gains): (Option<String>, Option<String>) = (row.try_get("error")?, row.try_get("gains")?);
     let key = tuning_id.to_string();
-    let error = error.as_deref().map(|text| from_json::<Failure>("tunings", &key, text)).transpose()?;
+    let ending = Ending::of(&row, "tunings", &key)?;
+    let gains: Option<String> = row.try_get("gains")?;
     let gains = gains.as_deref().map(|text| from_json::<Vec<SearchGain>>("tunings", &key, text)).transpose()?;
-    let finished_at: Option<i64> = row.try_get("finished_at")?;
-    let status = match (&error, finished_at) {
-        (Some(_), _) => "failed",
-        (None, Some(_)) => "done",
-        (None, None) => "running",
-    };
     let adapter: Option<String> = row.try_get("adapter")?;
     Ok(Some(TuningView {
         tuning_id,
-        status: status.to_owned(),
+        status: ending.status().to_owned(),
         namespace: id("tunings", row.try_get("namespace")?)?,
         collection: id("tunings", row.try_get("collection")?)?,
         queries: row.try_get("queries")?,
         embed_model: row.try_get("embed_model")?,
         tuned: adapter.is_some(),
         gains: gains.unwrap_or_default().into_iter().map(Into::into).collect(),
-        error: error.as_ref().map(failure_view),
+        error: ending.error,
         created_at: Timestamp(row.try_get("created_at")?),
-        finished_at: finished_at.map(Timestamp),
+        finished_at: ending.finished_at,
     }))
 }
 
