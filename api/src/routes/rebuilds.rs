@@ -13,6 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::awaited::Work;
+use crate::accept::COMPONENT;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, id};
 use crate::state::AppState;
@@ -25,7 +26,6 @@ const REBUILD: Work = Work {
     patience: Duration::from_secs(10),
     first_word: Duration::from_secs(60),
 };
-const COMPONENT: &str = "api";
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(rebuild)).routes(routes!(show))

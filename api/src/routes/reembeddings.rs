@@ -13,6 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::awaited::Work;
+use crate::accept::COMPONENT;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, id};
 use crate::state::AppState;
@@ -27,7 +28,6 @@ const REEMBEDDING: Work = Work {
 };
 /// Longest name of a model, in bytes.
 const MAX_MODEL: usize = 200;
-const COMPONENT: &str = "api";
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(reembed)).routes(routes!(show))
