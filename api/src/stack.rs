@@ -405,7 +405,7 @@ fn spawn_workers(
     workers.extend(crew.ingesters(&stores.blobs, stores.loader.as_ref()));
     workers.extend(crew.analyzers(&stores.blobs));
     workers.extend(crew.embedders(Some(&stores.blobs), Some(&stores.vectors)));
-    workers.extend(crew.indexers(&stores.sql, &stores.vectors, &stores.keywords, (Some(&stores.blobs), &stores.gaps)));
+    workers.extend(crew.indexers(&stores.sql, &stores.vectors, &stores.keywords, (&stores.blobs, &stores.gaps)));
     workers.extend(crew.agents(toolbox, memory, &stores.blobs));
     workers.extend(crew.trainers(&stores.blobs));
     if crew.tracing().is_on() {
