@@ -5,7 +5,8 @@
 //! questions of other parts. A matrix that does not help is not used.
 //!
 //! - `TUNE-1` a tuning that fails, or does not help, leaves the searches as they would be without;
-//! - `TUNE-2` the same judgements over the same chunks give the same matrix.
+//! - `TUNE-2` the same judgements over the same chunks give the same matrix, in whatever order they came;
+//! - `TUNE-3` a collection that was removed, or got another embedding model, while it was learned from is not searched with that.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use riverrun_schemas::ingest::{
     CollectionTuneFailed, CollectionTuned, CollectionTuning, IngestCommand, IngestEvent, SearchGain, TuneCollection,
 };
 use riverrun_schemas::{BlobRef, Collection, Failure, now_ms};
-use riverrun_stores::{KeywordIndex, StoreError, VectorStore};
+use riverrun_stores::{CollectionInfo, KeywordIndex, StoreError, VectorStore};
 
 use crate::embedder::failure_of;
 use crate::reembedder::{store_error, store_failure};
@@ -66,6 +67,8 @@ impl Tuner {
         let Some(judgements) = &command.judgements else {
             return Ok(Ok(tuned(command, String::new(), None, 0, Vec::new())));
         };
+        // What is removed from now on is not what is learned from.
+        let at = now_ms();
         let collection = Collection::new(command.namespace.clone(), command.collection.clone());
         let Some(info) = self.vectors.info(&collection).await.map_err(|error| store_error(&error))? else {
             return Ok(Err(store_failure(&StoreError::NoCollection(collection))));
@@ -79,28 +82,44 @@ impl Tuner {
             Ok(judged) => judged,
             Err(failure) => return Ok(Err(failure)),
         };
+        let judged = learning::answerable(self.vectors.as_ref(), &collection, judged).await?;
+        if judged.len() < JudgedQuestion::MIN {
+            return Ok(Err(too_few(judged.len())));
+        }
+        let begun = CollectionTuning {
+            ingest_id: command.ingest_id,
+            namespace: command.namespace.clone(),
+            collection: command.collection.clone(),
+            queries: count(judged.len()),
+            at,
+        };
+        context.producer.send_one(self.outgoing(IngestEvent::from(begun), &delivery.envelope)?).await?;
         let models = charged_to(&self.models, Account::of(&collection.namespace, Purpose::Search));
         let material = learning::gather(self.vectors.as_ref(), models.as_ref(), &info, judged).await?;
         let questions = material.questions.len();
         if questions < JudgedQuestion::MIN {
             return Ok(Err(too_few(questions)));
         }
-        let begun = CollectionTuning {
-            ingest_id: command.ingest_id,
-            namespace: command.namespace.clone(),
-            collection: command.collection.clone(),
-            queries: count(questions),
-            at: now_ms(),
-        };
-        context.producer.send_one(self.outgoing(IngestEvent::from(begun), &delivery.envelope)?).await?;
         let material = Arc::new(material);
         let gains = proving::gains(self, models, &info, &material).await?;
-        context.got_on(&delivery.position);
         let adapter = match helps(&gains) {
             true => Some(self.keep(material.clone()).await?),
             false => None,
         };
-        Ok(Ok(tuned(command, info.model, adapter, count(questions), gains)))
+        Ok(match self.changed(&info).await? {
+            Some(failure) => Err(failure),
+            None => Ok(tuned(command, info.model, adapter, count(questions), gains)),
+        })
+    }
+
+    /// What became of the collection meanwhile, where it is not what was learned from (`TUNE-3`).
+    async fn changed(&self, info: &CollectionInfo) -> Result<Option<Failure>, WorkError> {
+        let now = self.vectors.info(&info.collection).await.map_err(|error| store_error(&error))?;
+        Ok(match now {
+            Some(now) if now == *info => None,
+            Some(now) => Some(changed(info, &now.model)),
+            None => Some(store_failure(&StoreError::NoCollection(info.collection.clone()))),
+        })
     }
 
     async fn judgements(&self, blob: &BlobRef) -> Result<Result<Vec<JudgedQuestion>, Failure>, WorkError> {
@@ -109,8 +128,16 @@ impl Tuner {
             Err(error) if error.retryable() => return Err(WorkError::retry(error.code(), error)),
             Err(error) => return Ok(Err(Failure::new(error.code(), format!("the judgements can't be read: {error}")))),
         };
-        Ok(serde_json::from_slice(&bytes)
-            .map_err(|error| Failure::new("bad_judgements", format!("the judgements can't be read: {error}"))))
+        let bad = |reason: String| Failure::new("bad_judgements", reason);
+        let judged = match serde_json::from_slice::<Vec<JudgedQuestion>>(&bytes) {
+            Ok(judged) => judged,
+            Err(error) => return Ok(Err(bad(format!("the judgements can't be read: {error}")))),
+        };
+        // The API looks at them before, and whoever writes to the log may not have.
+        Ok(match JudgedQuestion::fault(&judged) {
+            Some(reason) => Err(bad(format!("the judgements can't be learned from: {reason}"))),
+            None => Ok(judged),
+        })
     }
 
     /// Fits a matrix to all questions, and keeps it.
@@ -124,6 +151,23 @@ impl Tuner {
 /// Whether nDCG@10 is higher, as a mean over the ways of searching.
 fn helps(gains: &[SearchGain]) -> bool {
     gains.iter().map(|gain| gain.ndcg_after - gain.ndcg_before).sum::<f64>() > 0.0
+}
+
+fn changed(info: &CollectionInfo, model: &str) -> Failure {
+    let (what, before) = (info.collection.quoted(), &info.model);
+    Failure::new(
+        "collection_changed",
+        format!("{what} got vectors of {model:?} while those of {before:?} were learned from"),
+    )
+    .with_hint("tune it again")
+}
+
+/// A collection that is gone is no dead letter: the next try says so.
+fn read_error(error: &StoreError) -> WorkError {
+    match error {
+        StoreError::NoCollection(_) => WorkError::retry(error.code(), error),
+        _ => store_error(error),
+    }
 }
 
 fn too_few(questions: usize) -> Failure {
