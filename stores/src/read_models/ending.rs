@@ -39,7 +39,22 @@ impl Ending {
 
 #[cfg(test)]
 mod tests {
+    use riverrun_schemas::ingest::{
+        CollectionRebuildFailed, CollectionRebuilt, CollectionReembedFailed, CollectionReembedded, IngestEvent,
+    };
+    use riverrun_schemas::{Collection, IngestId, Namespace, Topic};
+
     use super::*;
+    use crate::read_models::testing::{fresh, rows};
+    use crate::read_models::{LogRecord, Projected, apply, rebuilds, reembeddings};
+
+    /// What is said of a request about the collection `notes`.
+    macro_rules! told {
+        ($request:expr, $event:ident { $($field:ident: $value:expr),* $(,)? }) => {{
+            let Collection { namespace, name } = Collection::new(Namespace::default(), "notes".parse().unwrap());
+            IngestEvent::from($event { ingest_id: $request, namespace, collection: name, $($field: $value,)* })
+        }};
+    }
 
     #[test]
     fn given_what_a_row_says_of_an_end_when_it_is_shown_then_an_error_comes_before_the_end_and_none_is_under_way() {
@@ -50,5 +65,54 @@ mod tests {
             (status(None, None), status(None, Some(1)), status(error(), Some(1)), status(error(), None)),
             ("running", "done", "failed", "failed")
         );
+    }
+
+    #[tokio::test]
+    async fn given_a_request_that_failed_when_it_is_handed_in_again_and_done_then_that_is_shown_and_no_later_end() {
+        let (_folder, sql) = fresh().await;
+        let (embedded, made) = (IngestId::derive(&["embedded"]), IngestId::derive(&["made"]));
+        let failure = || Failure::new("model_runtime_down", "nobody answers");
+        let model = |name: &str| name.to_owned();
+        let events = [
+            told!(embedded, CollectionReembedFailed { embed_model: model("new"), error: failure(), at: 1 }),
+            told!(
+                embedded,
+                CollectionReembedded { embed_model: model("new"), dimensions: 3, documents: 1, chunks: 2, at: 2 }
+            ),
+            told!(embedded, CollectionReembedFailed { embed_model: model("new"), error: failure(), at: 3 }),
+            told!(made, CollectionRebuildFailed { error: failure(), at: 4 }),
+            told!(
+                made,
+                CollectionRebuilt {
+                    embed_model: model("new"),
+                    documents: 1,
+                    chunks: 2,
+                    vectors: 2,
+                    keywords: 2,
+                    embedded: 0,
+                    removed: 0,
+                    missing: 0,
+                    missing_documents: Vec::new(),
+                    at: 5,
+                }
+            ),
+            told!(made, CollectionRebuildFailed { error: failure(), at: 6 }),
+        ];
+        let record = |(event, offset)| LogRecord {
+            topic: Topic::IngestEvents,
+            partition: 0,
+            offset,
+            body: Projected::Ingest(event),
+        };
+        apply(&sql, &events.into_iter().zip(0..).map(record).collect::<Vec<_>>()).await.unwrap();
+        let embedded = reembeddings::reembedding(&sql, embedded).await.unwrap().unwrap();
+        assert_eq!(
+            (embedded.status.as_str(), embedded.error, embedded.finished_at),
+            ("done", None, Some(Timestamp(2)))
+        );
+        let made = rebuilds::rebuild(&sql, made).await.unwrap().unwrap();
+        assert_eq!((made.status.as_str(), made.error, made.finished_at), ("done", None, Some(Timestamp(5))));
+        let collections = rows(&sql, &["SELECT embed_model FROM collections"]).await;
+        assert!(collections.contains("embed_model=new"), "{collections}");
     }
 }

@@ -1,5 +1,5 @@
 //! Requests to make keywords and vectors of collections again. The events of a request lie in one partition; those that were written
-//! twice change nothing, and the first end counts.
+//! twice change nothing, and the first success counts: one that failed may be handed in again.
 
 use riverrun_schemas::ingest::{CollectionRebuildFailed, CollectionRebuilding, CollectionRebuilt};
 use riverrun_schemas::{CollectionName, DocumentId, IngestId, Namespace};
@@ -105,8 +105,8 @@ pub(crate) async fn done(connection: &mut DbConnection, event: &CollectionRebuil
     };
     sqlx::query(
         "INSERT INTO rebuilds (rebuild_id, namespace, collection, result, created_at, finished_at) VALUES ($1, $2, $3, $4, $5, $5)
-         ON CONFLICT (rebuild_id) DO UPDATE SET result = excluded.result, finished_at = excluded.finished_at
-         WHERE rebuilds.finished_at IS NULL",
+         ON CONFLICT (rebuild_id) DO UPDATE SET result = excluded.result, error = NULL, finished_at = excluded.finished_at
+         WHERE rebuilds.finished_at IS NULL OR rebuilds.error IS NOT NULL",
     )
     .bind(event.ingest_id.to_string())
     .bind(event.namespace.as_str())

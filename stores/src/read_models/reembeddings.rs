@@ -1,5 +1,5 @@
 //! Requests to embed collections with another model. The events of a request lie in one partition; those that were written twice
-//! change nothing.
+//! change nothing, and the first success counts: one that failed may be handed in again.
 
 use riverrun_schemas::ingest::{CollectionReembedFailed, CollectionReembedded, CollectionReembedding};
 use riverrun_schemas::{Collection, CollectionName, IngestId, Namespace};
@@ -78,8 +78,8 @@ pub(crate) async fn done(connection: &mut DbConnection, event: &CollectionReembe
     let first = sqlx::query(
         "INSERT INTO reembeddings (reembedding_id, namespace, collection, embed_model, dimensions, documents, chunks, created_at, finished_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
-         ON CONFLICT (reembedding_id) DO UPDATE SET dimensions = excluded.dimensions, documents = excluded.documents, chunks = excluded.chunks, finished_at = excluded.finished_at
-         WHERE reembeddings.finished_at IS NULL",
+         ON CONFLICT (reembedding_id) DO UPDATE SET dimensions = excluded.dimensions, documents = excluded.documents, chunks = excluded.chunks, error = NULL, finished_at = excluded.finished_at
+         WHERE reembeddings.finished_at IS NULL OR reembeddings.error IS NOT NULL",
     )
     .bind(event.ingest_id.to_string())
     .bind(event.namespace.as_str())

@@ -1,5 +1,5 @@
 //! Requests to tune the searches of collections to judgements, and how collections are searched. The events of a request lie in one
-//! partition; those that were written twice change nothing.
+//! partition; those that were written twice change nothing, and the first success counts. One that failed may be handed in again.
 
 use riverrun_schemas::ingest::{
     CollectionTuneFailed, CollectionTuned, CollectionTuning, CollectionWithdrawn, SearchGain,
@@ -94,7 +94,8 @@ pub struct AdapterOf {
 pub(crate) async fn begun(connection: &mut DbConnection, event: &CollectionTuning) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO tunings (tuning_id, namespace, collection, queries, created_at) VALUES ($1, $2, $3, $4, $5)
-         ON CONFLICT (tuning_id) DO NOTHING",
+         ON CONFLICT (tuning_id) DO UPDATE SET queries = excluded.queries, error = NULL, created_at = excluded.created_at, finished_at = NULL
+         WHERE tunings.error IS NOT NULL",
     )
     .bind(event.ingest_id.to_string())
     .bind(event.namespace.as_str())
@@ -111,8 +112,8 @@ pub(crate) async fn done(connection: &mut DbConnection, event: &CollectionTuned)
         "INSERT INTO tunings (tuning_id, namespace, collection, queries, embed_model, adapter, adapter_size, gains, created_at, finished_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)
          ON CONFLICT (tuning_id) DO UPDATE SET queries = excluded.queries, embed_model = excluded.embed_model, adapter = excluded.adapter,
-             adapter_size = excluded.adapter_size, gains = excluded.gains, finished_at = excluded.finished_at
-         WHERE tunings.finished_at IS NULL",
+             adapter_size = excluded.adapter_size, gains = excluded.gains, error = NULL, finished_at = excluded.finished_at
+         WHERE tunings.finished_at IS NULL OR tunings.error IS NOT NULL",
     )
     .bind(event.ingest_id.to_string())
     .bind(event.namespace.as_str())
@@ -144,7 +145,7 @@ pub(crate) async fn failed(connection: &mut DbConnection, event: &CollectionTune
     Ok(())
 }
 
-/// A collection that comes to be again under the name is another one.
+/// A collection that comes to be again under the name is another one: what was begun before this is none of it.
 pub(crate) async fn withdrawn(connection: &mut DbConnection, event: &CollectionWithdrawn) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO tunings (tuning_id, namespace, collection, created_at, finished_at) VALUES ($1, $2, $3, $4, $4)
@@ -187,12 +188,15 @@ pub async fn tuning(sql: &Sql, tuning_id: IngestId) -> Result<Option<TuningView>
     }))
 }
 
-/// What the vectors of questions to a collection pass through; `None` where it is not tuned.
+/// What the vectors of questions to a collection pass through; `None` where it is not tuned. What was begun before the collection was
+/// removed does not count, also where it ended afterwards.
 pub async fn adapter(sql: &Sql, collection: &Collection) -> Result<Option<AdapterOf>, StoreError> {
     let row = sqlx::query(
-        "SELECT embed_model, adapter, adapter_size FROM tunings
-         WHERE namespace = $1 AND collection = $2 AND finished_at IS NOT NULL AND error IS NULL
-         ORDER BY finished_at DESC, tuning_id DESC LIMIT 1",
+        "SELECT t.embed_model, t.adapter, t.adapter_size FROM tunings t
+         WHERE t.namespace = $1 AND t.collection = $2 AND t.finished_at IS NOT NULL AND t.error IS NULL AND t.queries IS NOT NULL
+             AND NOT EXISTS (SELECT 1 FROM tunings gone WHERE gone.namespace = t.namespace AND gone.collection = t.collection
+                 AND gone.queries IS NULL AND gone.finished_at >= t.created_at)
+         ORDER BY t.finished_at DESC, t.tuning_id DESC LIMIT 1",
     )
     .bind(collection.namespace.as_str())
     .bind(collection.name.as_str())
@@ -207,4 +211,92 @@ pub async fn adapter(sql: &Sql, collection: &Collection) -> Result<Option<Adapte
         let media_type = "application/octet-stream".to_owned();
         AdapterOf { embed_model, matrix: BlobRef { sha256, size_bytes: size_bytes.unwrap_or_default(), media_type } }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_schemas::ingest::IngestEvent;
+    use riverrun_schemas::{Failure, Topic};
+
+    use super::*;
+    use crate::read_models::testing::fresh;
+    use crate::read_models::{LogRecord, Projected, apply};
+
+    fn notes() -> Collection {
+        Collection::new(Namespace::default(), "notes".parse().unwrap())
+    }
+
+    fn request(number: u8) -> IngestId {
+        IngestId::derive(&[&number.to_string()])
+    }
+
+    fn begun(number: u8, at: i64) -> IngestEvent {
+        let Collection { namespace, name } = notes();
+        CollectionTuning { ingest_id: request(number), namespace, collection: name, queries: 10, at }.into()
+    }
+
+    /// The matrix is called as `matrix` says; 0 is none.
+    fn tuned(number: u8, matrix: u8, at: i64) -> IngestEvent {
+        let Collection { namespace, name } = notes();
+        let adapter = BlobRef { sha256: matrix.to_string(), size_bytes: 4, media_type: String::new() };
+        CollectionTuned {
+            ingest_id: request(number),
+            namespace,
+            collection: name,
+            embed_model: "m".to_owned(),
+            adapter: Some(adapter).filter(|_| matrix > 0),
+            queries: 10,
+            gains: Vec::new(),
+            at,
+        }
+        .into()
+    }
+
+    fn failed(number: u8, at: i64) -> IngestEvent {
+        let Collection { namespace, name } = notes();
+        let error = Failure::new("tuning_failed", "it failed");
+        CollectionTuneFailed { ingest_id: request(number), namespace, collection: name, error, at }.into()
+    }
+
+    fn gone(at: i64) -> IngestEvent {
+        let Collection { namespace, name } = notes();
+        CollectionWithdrawn { ingest_id: request(100), namespace, collection: name, documents: 1, at }.into()
+    }
+
+    #[tokio::test]
+    async fn given_tunings_and_removals_when_it_is_asked_how_a_collection_is_searched_then_the_last_success_since_counts()
+     {
+        let cases: [(&str, Vec<IngestEvent>, Option<&str>, &str); 11] = [
+            ("one", vec![begun(1, 10), tuned(1, 1, 20)], Some("1"), "done"),
+            ("off", vec![begun(1, 10), tuned(1, 1, 20), tuned(2, 0, 30)], None, "done"),
+            ("of no use", vec![begun(1, 10), tuned(1, 1, 20), begun(2, 12), tuned(2, 0, 30)], None, "done"),
+            ("told twice", vec![begun(1, 10), tuned(1, 1, 20), begun(1, 25), tuned(1, 9, 30)], Some("1"), "done"),
+            ("failed", vec![begun(1, 10), failed(1, 20)], None, "failed"),
+            ("failed after all", vec![begun(1, 10), tuned(1, 1, 20), failed(1, 30)], Some("1"), "done"),
+            ("handed in again", vec![begun(1, 10), failed(1, 20), begun(1, 30)], None, "running"),
+            ("done then", vec![begun(1, 10), failed(1, 20), begun(1, 30), tuned(1, 1, 40)], Some("1"), "done"),
+            ("removed", vec![begun(1, 10), tuned(1, 1, 20), gone(25)], None, "done"),
+            ("removed meanwhile", vec![begun(1, 10), gone(15), tuned(1, 1, 20)], None, "done"),
+            (
+                "come to be again",
+                vec![begun(2, 5), gone(7), begun(1, 10), tuned(1, 1, 20), tuned(2, 2, 30)],
+                Some("1"),
+                "done",
+            ),
+        ];
+        for (what, events, matrix, status) in cases {
+            let (_folder, sql) = fresh().await;
+            let record = |(event, offset)| LogRecord {
+                topic: Topic::IngestEvents,
+                partition: 0,
+                offset,
+                body: Projected::Ingest(event),
+            };
+            let records: Vec<LogRecord> = events.into_iter().zip(0..).map(record).collect();
+            apply(&sql, &records).await.unwrap();
+            let found = adapter(&sql, &notes()).await.unwrap();
+            assert_eq!(found.map(|adapter| adapter.matrix.sha256).as_deref(), matrix, "{what}");
+            assert_eq!(tuning(&sql, request(1)).await.unwrap().unwrap().status, status, "{what}");
+        }
+    }
 }
