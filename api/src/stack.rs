@@ -55,7 +55,7 @@ const READY_POLL: Duration = Duration::from_millis(2);
 pub const DOCUMENTS: &str = "documents";
 /// The workers that commit offsets and that every cluster has, each with the topic that it commits on. The projector keeps its own
 /// offsets beside its rows.
-const COMMITTING: [(&str, Topic); 13] = [
+pub const COMMITTING: [(&str, Topic); 13] = [
     ("ingester", Topic::IngestCommands),
     ("reembedder", Topic::IngestCommands),
     (rebuilder::NAME, Topic::IngestCommands),
