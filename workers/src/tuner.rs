@@ -21,6 +21,7 @@ use riverrun_schemas::ingest::{
 };
 use riverrun_schemas::{BlobRef, Collection, Failure, now_ms};
 use riverrun_stores::{CollectionInfo, KeywordIndex, StoreError, VectorStore};
+use tokio::sync::Mutex;
 
 use crate::embedder::failure_of;
 use crate::reembedder::{store_error, store_failure};
@@ -33,8 +34,8 @@ use learning::Material;
 
 /// The name of its consumer group.
 pub const NAME: &str = "tuner";
-/// Collections that are tuned at a time: each takes what cores there are.
-const PARALLEL: usize = 1;
+/// Requests that are in work at a time, so that each soon says that it is. Learned is from one after the other.
+const PARALLEL: usize = 4;
 
 /// Tunes collections.
 pub struct Tuner {
@@ -42,6 +43,8 @@ pub struct Tuner {
     keywords: Arc<dyn KeywordIndex>,
     models: Arc<dyn LanguageModels>,
     blobs: Arc<dyn BlobStore>,
+    /// Whoever learns takes what cores there are.
+    learning: Mutex<()>,
 }
 
 /// A tuning that ended, one way or the other.
@@ -55,7 +58,7 @@ impl Tuner {
         models: Arc<dyn LanguageModels>,
         blobs: Arc<dyn BlobStore>,
     ) -> Self {
-        Self { vectors, keywords, models, blobs }
+        Self { vectors, keywords, models, blobs, learning: Mutex::default() }
     }
 
     async fn tune(
@@ -94,6 +97,7 @@ impl Tuner {
             at,
         };
         context.producer.send_one(self.outgoing(IngestEvent::from(begun), &delivery.envelope)?).await?;
+        let _alone = self.learning.lock().await;
         let models = charged_to(&self.models, Account::of(&collection.namespace, Purpose::Search));
         let material = learning::gather(self.vectors.as_ref(), models.as_ref(), &info, judged).await?;
         let questions = material.questions.len();

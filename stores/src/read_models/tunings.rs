@@ -188,15 +188,16 @@ pub async fn tuning(sql: &Sql, tuning_id: IngestId) -> Result<Option<TuningView>
     }))
 }
 
-/// What the vectors of questions to a collection pass through; `None` where it is not tuned. What was begun before the collection was
-/// removed does not count, also where it ended afterwards.
+/// What the vectors of questions to a collection pass through; `None` where it is not tuned. Of the requests that ended well the one
+/// that was begun last counts: searches that were to be as without stay so when an earlier tuning ends. What was begun before the
+/// collection was removed does not count.
 pub async fn adapter(sql: &Sql, collection: &Collection) -> Result<Option<AdapterOf>, StoreError> {
     let row = sqlx::query(
         "SELECT t.embed_model, t.adapter, t.adapter_size FROM tunings t
          WHERE t.namespace = $1 AND t.collection = $2 AND t.finished_at IS NOT NULL AND t.error IS NULL AND t.queries IS NOT NULL
              AND NOT EXISTS (SELECT 1 FROM tunings gone WHERE gone.namespace = t.namespace AND gone.collection = t.collection
                  AND gone.queries IS NULL AND gone.finished_at >= t.created_at)
-         ORDER BY t.finished_at DESC, t.tuning_id DESC LIMIT 1",
+         ORDER BY t.created_at DESC, t.finished_at DESC, t.tuning_id DESC LIMIT 1",
     )
     .bind(collection.namespace.as_str())
     .bind(collection.name.as_str())
@@ -264,12 +265,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn given_tunings_and_removals_when_it_is_asked_how_a_collection_is_searched_then_the_last_success_since_counts()
+    async fn given_tunings_and_removals_when_it_is_asked_how_a_collection_is_searched_then_the_last_that_was_begun_since_counts()
      {
-        let cases: [(&str, Vec<IngestEvent>, Option<&str>, &str); 11] = [
+        let cases: [(&str, Vec<IngestEvent>, Option<&str>, &str); 13] = [
             ("one", vec![begun(1, 10), tuned(1, 1, 20)], Some("1"), "done"),
             ("off", vec![begun(1, 10), tuned(1, 1, 20), tuned(2, 0, 30)], None, "done"),
             ("of no use", vec![begun(1, 10), tuned(1, 1, 20), begun(2, 12), tuned(2, 0, 30)], None, "done"),
+            ("off meanwhile", vec![begun(1, 10), tuned(2, 0, 15), tuned(1, 1, 20)], None, "done"),
+            ("slower", vec![begun(1, 10), begun(2, 12), tuned(2, 2, 15), tuned(1, 1, 20)], Some("2"), "done"),
             ("told twice", vec![begun(1, 10), tuned(1, 1, 20), begun(1, 25), tuned(1, 9, 30)], Some("1"), "done"),
             ("failed", vec![begun(1, 10), failed(1, 20)], None, "failed"),
             ("failed after all", vec![begun(1, 10), tuned(1, 1, 20), failed(1, 30)], Some("1"), "done"),

@@ -118,7 +118,7 @@ impl Marks {
             | IngestEvent::CollectionRebuildFailed(_) => {}
             IngestEvent::CollectionTuning(e) => self.tunings.begun(e),
             IngestEvent::CollectionTuned(e) => self.tunings.tuned(e, names),
-            IngestEvent::CollectionTuneFailed(e) => self.tunings.failed(e.ingest_id),
+            IngestEvent::CollectionTuneFailed(e) => self.tunings.failed(e),
             IngestEvent::CollectionWithdrawn(e) => self.tunings.removed(e),
         }
     }

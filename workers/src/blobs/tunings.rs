@@ -1,10 +1,10 @@
 //! Which judgements and matrices tunings still have: what those who search read ([`riverrun_stores::read_models::tunings`]). Judgements
-//! are kept until their tuning has ended; the matrix of a collection until a later tuning has ended, or the collection. Of a request the
-//! first success counts, however often it is told; what was begun before its collection was removed is none of the next one.
+//! are kept until their tuning has ended; the matrix of a collection until one that was begun later has ended, or the collection. Of a
+//! request the first success counts, however often it is told; what was begun before its collection was removed is none of the next one.
 
 use std::collections::HashMap;
 
-use riverrun_schemas::ingest::{CollectionTuned, CollectionTuning, CollectionWithdrawn};
+use riverrun_schemas::ingest::{CollectionTuneFailed, CollectionTuned, CollectionTuning, CollectionWithdrawn};
 use riverrun_schemas::{Collection, IngestId};
 
 use super::hash::Hash;
@@ -14,8 +14,8 @@ use super::hash::Hash;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tunings {
     judgements: HashMap<IngestId, Vec<Hash>>,
-    /// When those that have not ended began last.
-    begun: HashMap<IngestId, i64>,
+    /// When those began that have not ended well, and whether they have failed since.
+    begun: HashMap<IngestId, (i64, bool)>,
     /// Those that ended well, by their requests.
     ended: HashMap<IngestId, Ended>,
     /// When each collection was removed last.
@@ -26,7 +26,6 @@ pub(super) struct Tunings {
 struct Ended {
     collection: Collection,
     begun: i64,
-    at: i64,
     /// The matrix; none where searches are as without.
     names: Vec<Hash>,
 }
@@ -37,19 +36,23 @@ impl Tunings {
     }
 
     pub(super) fn begun(&mut self, event: &CollectionTuning) {
-        self.begun.insert(event.ingest_id, event.at);
+        let begun = self.begun.entry(event.ingest_id).or_insert((event.at, false));
+        if begun.1 {
+            *begun = (event.at, false);
+        }
     }
 
     pub(super) fn tuned(&mut self, event: &CollectionTuned, names: Vec<Hash>) {
         self.judgements.remove(&event.ingest_id);
-        let begun = self.begun.remove(&event.ingest_id).unwrap_or(event.at);
+        let begun = self.begun.remove(&event.ingest_id).map_or(event.at, |(begun, _)| begun);
         let collection = Collection::new(event.namespace.clone(), event.collection.clone());
-        self.ended.entry(event.ingest_id).or_insert(Ended { collection, begun, at: event.at, names });
+        self.ended.entry(event.ingest_id).or_insert(Ended { collection, begun, names });
     }
 
     /// One that may be handed in again from its dead letter is named by that.
-    pub(super) fn failed(&mut self, request: IngestId) {
-        self.judgements.remove(&request);
+    pub(super) fn failed(&mut self, event: &CollectionTuneFailed) {
+        self.judgements.remove(&event.ingest_id);
+        self.begun.entry(event.ingest_id).or_insert((event.at, true)).1 = true;
     }
 
     pub(super) fn removed(&mut self, event: &CollectionWithdrawn) {
@@ -58,16 +61,16 @@ impl Tunings {
         *last = (*last).max(event.at);
     }
 
-    /// What is still named. Of tunings that ended at the same moment all are.
+    /// What is still named. Of tunings that were begun at the same moment all are.
     pub(super) fn living(self) -> impl Iterator<Item = Hash> {
         let Self { judgements, ended, removed, .. } = self;
         let mut last: HashMap<Collection, (i64, Vec<Hash>)> = HashMap::new();
         let counts = |ended: &Ended| removed.get(&ended.collection).is_none_or(|removed| ended.begun >= *removed);
-        for Ended { collection, at, names, .. } in ended.into_values().filter(counts) {
-            let of = last.entry(collection).or_insert((at, Vec::new()));
-            if at > of.0 {
-                *of = (at, names);
-            } else if at == of.0 {
+        for Ended { collection, begun, names } in ended.into_values().filter(counts) {
+            let of = last.entry(collection).or_insert((begun, Vec::new()));
+            if begun > of.0 {
+                *of = (begun, names);
+            } else if begun == of.0 {
                 of.1.extend(names);
             }
         }

@@ -399,6 +399,9 @@ fn given_tunings_in_any_order_when_they_are_marked_then_the_last_matrix_lives_an
         let events = order.map(|request| tuned(request, i64::from(request)));
         assert_eq!(marked(3, &events), HashSet::from([matrix(2), judgements(3)]), "{order:?}");
     }
+    // What was begun later counts, however long the others take.
+    let slower = [begun(1, 1), begun(2, 2), tuned(2, 3), tuned(1, 4)];
+    assert_eq!(marked(2, &slower), HashSet::from([matrix(3)]));
     // What may be handed in again from a dead letter is named by that.
     let failed = [begun(1, 1), not_tuned(1, 2)];
     assert_eq!(marked(2, &failed), HashSet::from([judgements(2)]));
@@ -410,6 +413,11 @@ fn given_a_tuning_that_is_told_again_when_it_is_marked_then_the_matrix_that_is_s
     assert_eq!(marked(1, &[begun(1, 1), tuned(1, 2), begun(1, 3), tuned(1, 4)]), HashSet::from([matrix(2)]));
     assert_eq!(marked(1, &[begun(1, 1), not_tuned(1, 2), begun(1, 3), tuned(1, 4)]), HashSet::from([matrix(4)]));
     assert_eq!(marked(1, &[begun(1, 1), tuned(1, 2), not_tuned(1, 3)]), HashSet::from([matrix(2)]));
+    // It stands where it stood among others, unless it failed.
+    let again = [begun(1, 1), begun(2, 2), tuned(2, 3), begun(1, 4), tuned(1, 5)];
+    assert_eq!(marked(2, &again), HashSet::from([matrix(3)]));
+    let later = [begun(1, 1), begun(2, 2), tuned(2, 3), not_tuned(1, 4), begun(1, 5), tuned(1, 6)];
+    assert_eq!(marked(2, &later), HashSet::from([matrix(6)]));
 }
 
 #[test]
