@@ -4,9 +4,9 @@
 //! helps is told by cross-validation, with the searches that everyone has: each question is searched with a matrix that was fitted to the
 //! questions of other parts. A matrix that does not help is not used.
 //!
-//! - `TUNE-1` a tuning that fails, or does not help, leaves the searches as they would be without;
-//! - `TUNE-2` the same judgements over the same chunks give the same matrix, in whatever order they came;
-//! - `TUNE-3` a collection that was removed, or got another embedding model, while it was learned from is not searched with that.
+//! - `JUDGE-1` a tuning that fails, or does not help, leaves the searches as they would be without;
+//! - `JUDGE-2` the same judgements over the same chunks give the same matrix, in whatever order they came;
+//! - `JUDGE-3` a collection that was removed, or got another embedding model, while it was learned from is not searched with that.
 
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ impl Tuner {
         })
     }
 
-    /// What became of the collection meanwhile, where it is not what was learned from (`TUNE-3`).
+    /// What became of the collection meanwhile, where it is not what was learned from (`JUDGE-3`).
     async fn changed(&self, info: &CollectionInfo) -> Result<Option<Failure>, WorkError> {
         let now = self.vectors.info(&info.collection).await.map_err(|error| store_error(&error))?;
         Ok(match now {

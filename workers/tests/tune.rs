@@ -185,7 +185,7 @@ async fn given_questions_that_point_aside_when_a_collection_is_tuned_then_others
         first += usize::from(hits.iter().any(|hit| hit.chunk.document_id == document(new)));
     }
     assert!(first > 10, "{first} of 20");
-    // TUNE-2.
+    // JUDGE-2.
     let backwards = world.keep((0..40).rev().map(judged)).await;
     assert_ne!(backwards, judgements);
     assert_eq!(world.tuned("b", backwards).await.adapter, tuned.adapter);

@@ -94,7 +94,7 @@ pub(super) async fn gather(
     info: &CollectionInfo,
     mut judged: Vec<JudgedQuestion>,
 ) -> Result<Material, WorkError> {
-    // TUNE-2: sums of numbers depend on their order.
+    // JUDGE-2: sums of numbers depend on their order.
     judged.sort_by(|a, b| a.query.cmp(&b.query));
     let asked = embed(models, info, &judged).await?;
     let mut found: Vec<Vec<Hit>> = Vec::with_capacity(judged.len());
