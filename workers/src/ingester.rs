@@ -23,7 +23,7 @@ use riverrun_stores::WarehouseLoader;
 use riverrun_stores::warehouse::table_name;
 
 use crate::about::about;
-use crate::embedder::failure_of;
+use crate::failures::failure_of;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 
 mod batches;
@@ -152,7 +152,7 @@ impl Ingester {
         };
         let bytes = match self.blobs.get(&submit.content).await {
             Ok(bytes) => bytes,
-            Err(error) if error.retryable() => return Err(blob_retry(&error)),
+            Err(error) if error.retryable() => return Err(error.into()),
             Err(error) => return Ok(Err(unreadable(submit, &error))),
         };
         let source = match sources::detect(submit.source.as_ref(), &bytes, submit.source_type.as_deref()) {
@@ -228,7 +228,7 @@ impl Ingester {
         let told = Told { title, author, pages, encoding, read_as: source.media_type() };
         let stored = match self.blobs.put_bytes(Bytes::from(text), "text/plain; charset=utf-8").await {
             Ok(stored) => stored,
-            Err(error) => return Err(blob_retry(&error)),
+            Err(error) => return Err(error.into()),
         };
         let context = (chunker.name() == LATE).then(|| stored.clone());
         let event = IngestEvent::from(chunked(submit, &version, stored, chunks.len(), told));
@@ -437,10 +437,6 @@ fn extraction_panicked(source: &str) -> Failure {
     Failure::new("extraction_failed", format!("taking the text out of {source} failed in a parser")).with_hint(
         "convert the document to plain text and ingest that; a report with the document helps to fix the parser",
     )
-}
-
-fn blob_retry(error: &BlobError) -> WorkError {
-    if error.retryable() { WorkError::retry(error.code(), error) } else { WorkError::poison(error.code(), error) }
 }
 
 fn log_retry(error: &LogError) -> WorkError {

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use riverrun_knowledge::tree::cluster::reduced;
 use riverrun_knowledge::tree::{Grown, Tree, Work, clean, summary_request};
 use riverrun_knowledge::{LanguageModels, charged_to, room};
-use riverrun_log::{BlobError, BlobStore, LogConfig, Outgoing, Schemas, TopicPartition};
+use riverrun_log::{BlobStore, LogConfig, Outgoing, Schemas, TopicPartition};
 use riverrun_models::{Account, Purpose};
 use riverrun_schemas::ingest::{BuildTree, DocumentFailed, IngestCommand, IngestEvent};
 use riverrun_schemas::{BlobRef, Failure, now_ms};
@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::about::about;
-use crate::embedder::{failure_of, vectors, work_error};
+use crate::embedder::{vectors, work_error};
+use crate::failures::failure_of;
 use crate::ingester::history::{History, Standing};
 use crate::runtime::{Context, Delivery, DeliveryMode, Lanes, WorkError, Worker};
 
@@ -182,13 +183,13 @@ impl TreeBuilder {
     }
 
     async fn read<T: DeserializeOwned + Send + 'static>(&self, stored: &BlobRef) -> Result<T, WorkError> {
-        let bytes = self.blobs.get(stored).await.map_err(|error| blob_error(&error))?;
+        let bytes = self.blobs.get(stored).await?;
         blocking(move || serde_json::from_slice(&bytes)).await?.map_err(|error| unreadable(&error))
     }
 
     async fn write<T: Serialize + Sync>(&self, value: &T) -> Result<BlobRef, WorkError> {
         let bytes = Bytes::from(serde_json::to_vec(value).map_err(|error| unreadable(&error))?);
-        self.blobs.put_bytes(bytes, "application/json").await.map_err(|error| blob_error(&error))
+        self.blobs.put_bytes(bytes, "application/json").await.map_err(WorkError::from)
     }
 }
 
@@ -272,10 +273,6 @@ pub(crate) fn replaced(source: &str) -> Failure {
 /// What was kept of a tree is not what a tree is.
 pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> WorkError {
     WorkError::poison("tree_damaged", format!("the summaries so far can't be read or written: {error}"))
-}
-
-fn blob_error(error: &BlobError) -> WorkError {
-    if error.retryable() { WorkError::retry(error.code(), error) } else { WorkError::poison(error.code(), error) }
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, WorkError> {

@@ -23,8 +23,7 @@ use riverrun_schemas::{BlobRef, Collection, Failure, now_ms};
 use riverrun_stores::{CollectionInfo, KeywordIndex, StoreError, VectorStore};
 use tokio::sync::Mutex;
 
-use crate::embedder::failure_of;
-use crate::reembedder::{store_error, store_failure};
+use crate::failures::{failure_of, store_failure};
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 
 mod learning;
@@ -73,7 +72,7 @@ impl Tuner {
         // What is removed from now on is not what is learned from.
         let at = now_ms();
         let collection = Collection::new(command.namespace.clone(), command.collection.clone());
-        let Some(info) = self.vectors.info(&collection).await.map_err(|error| store_error(&error))? else {
+        let Some(info) = self.vectors.info(&collection).await? else {
             return Ok(Err(store_failure(&StoreError::NoCollection(collection))));
         };
         if info.dimensions > QueryAdapter::MAX_DIMENSIONS {
@@ -118,7 +117,7 @@ impl Tuner {
 
     /// What became of the collection meanwhile, where it is not what was learned from (`JUDGE-3`).
     async fn changed(&self, info: &CollectionInfo) -> Result<Option<Failure>, WorkError> {
-        let now = self.vectors.info(&info.collection).await.map_err(|error| store_error(&error))?;
+        let now = self.vectors.info(&info.collection).await?;
         Ok(match now {
             Some(now) if now == *info => None,
             Some(now) => Some(changed(info, &now.model)),
@@ -129,7 +128,7 @@ impl Tuner {
     async fn judgements(&self, blob: &BlobRef) -> Result<Result<Vec<JudgedQuestion>, Failure>, WorkError> {
         let bytes = match self.blobs.get(blob).await {
             Ok(bytes) => bytes,
-            Err(error) if error.retryable() => return Err(WorkError::retry(error.code(), error)),
+            Err(error) if error.retryable() => return Err(error.into()),
             Err(error) => return Ok(Err(Failure::new(error.code(), format!("the judgements can't be read: {error}")))),
         };
         let bad = |reason: String| Failure::new("bad_judgements", reason);
@@ -148,7 +147,7 @@ impl Tuner {
     async fn keep(&self, material: Arc<Material>) -> Result<BlobRef, WorkError> {
         let adapter = material.fit_in_background(|_| true).await?;
         let kept = self.blobs.put_bytes(Bytes::from(adapter.to_bytes()), QueryAdapter::MEDIA_TYPE).await;
-        kept.map_err(|error| WorkError::retry(error.code(), error))
+        kept.map_err(WorkError::from)
     }
 }
 
@@ -167,10 +166,10 @@ fn changed(info: &CollectionInfo, model: &str) -> Failure {
 }
 
 /// A collection that is gone is no dead letter: the next try says so.
-fn read_error(error: &StoreError) -> WorkError {
+fn read_error(error: StoreError) -> WorkError {
     match error {
-        StoreError::NoCollection(_) => WorkError::retry(error.code(), error),
-        _ => store_error(error),
+        StoreError::NoCollection(_) => WorkError::retry(error.code(), &error),
+        _ => error.into(),
     }
 }
 

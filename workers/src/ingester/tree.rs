@@ -13,7 +13,7 @@ use riverrun_schemas::ingest::{
 
 use super::batches::ready_batches;
 use super::history::Standing;
-use super::{Ingester, blob_retry, blocking, log_retry};
+use super::{Ingester, blocking, log_retry};
 use crate::about::about;
 use crate::runtime::{Delivery, WorkError, Worker};
 use crate::tree_builder::{STAGE, replaced, unreadable};
@@ -39,8 +39,7 @@ impl Ingester {
         chunks: Vec<Chunk>,
     ) -> Result<BuildTree, WorkError> {
         let tree = Bytes::from(serde_json::to_vec(&Tree::of(chunks)).map_err(|error| unreadable(&error))?);
-        let stored: BlobRef =
-            self.blobs.put_bytes(tree, "application/json").await.map_err(|error| blob_retry(&error))?;
+        let stored: BlobRef = self.blobs.put_bytes(tree, "application/json").await?;
         Ok(about!(
             submit,
             BuildTree {
@@ -74,7 +73,7 @@ impl Ingester {
         let Some(stored) = &command.tree else {
             return Err(WorkError::poison("tree_missing", format!("the last step of {} has no tree", command.source)));
         };
-        let bytes = self.blobs.get(stored).await.map_err(|error| blob_retry(&error))?;
+        let bytes = self.blobs.get(stored).await?;
         let tree = blocking(move || serde_json::from_slice::<Tree>(&bytes)).await?;
         let chunks = tree.map_err(|error| unreadable(&error))?.into_chunks();
         let version = &command.version;

@@ -14,7 +14,6 @@ use riverrun_log::{LogError, Outgoing};
 use riverrun_models::ModelError;
 use riverrun_schemas::Envelope;
 use riverrun_schemas::memory::MemoryEvent;
-use riverrun_stores::StoreError;
 
 use crate::runtime::{RuntimeConfig, WorkError};
 
@@ -48,10 +47,6 @@ fn model_error(error: &ModelError) -> WorkError {
         | ModelError::UnknownProvider { .. }
         | ModelError::Internal { .. } => WorkError::retry(error.code(), error),
     }
-}
-
-fn store_error(error: &StoreError) -> WorkError {
-    if error.retryable() { WorkError::retry(error.code(), error) } else { WorkError::poison(error.code(), error) }
 }
 
 /// Reading the log fails for a while, never for ever.

@@ -25,8 +25,7 @@ use riverrun_schemas::{Collection, Envelope, now_ms};
 use riverrun_stores::{Gap, GapState, Gaps, KeywordIndex, VectorStore};
 use tokio_util::sync::CancellationToken;
 
-use crate::embedder::failure_of;
-use crate::reembedder::store_error;
+use crate::failures::failure_of;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 use crate::turns::Turns;
 
@@ -134,7 +133,7 @@ impl Rebuilder {
                 Err(error) if error.is_damage() => {
                     self.set_aside(collection, of_vectors, !of_vectors, &error.to_string()).await?;
                 }
-                Err(error) => return Err(store_error(&error)),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
@@ -152,10 +151,10 @@ impl Rebuilder {
         let turn = self.turns.of(collection);
         let _alone = turn.lock().await;
         if vectors {
-            self.vectors.set_aside(collection, reason).await.map_err(|error| store_error(&error))?;
+            self.vectors.set_aside(collection, reason).await?;
         }
         if keywords {
-            self.keywords.set_aside(collection, reason).await.map_err(|error| store_error(&error))?;
+            self.keywords.set_aside(collection, reason).await?;
         }
         Ok(())
     }

@@ -125,11 +125,7 @@ impl Trainer {
 
 /// Why a training failed, as its event says it.
 fn failure(error: &TrainingError) -> Failure {
-    let plain = Failure::new(error.code(), error.to_string());
-    match error.hint() {
-        Some(hint) => plain.with_hint(hint),
-        None => plain,
-    }
+    Failure { code: error.code().to_owned(), message: error.to_string(), hint: error.hint() }
 }
 
 #[async_trait]

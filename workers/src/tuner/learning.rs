@@ -77,7 +77,7 @@ pub(super) async fn answerable(
     let wanted: Vec<DocumentId> = wanted.into_iter().collect();
     let mut there: BTreeSet<DocumentId> = BTreeSet::new();
     for documents in wanted.chunks(MAX_LOOKED_FOR) {
-        let found = vectors.count_documents(collection, documents).await.map_err(|error| read_error(&error))?;
+        let found = vectors.count_documents(collection, documents).await.map_err(read_error)?;
         there.extend(found.into_keys());
     }
     for question in &mut judged {
@@ -100,7 +100,7 @@ pub(super) async fn gather(
     let mut found: Vec<Vec<Hit>> = Vec::with_capacity(judged.len());
     for vector in &asked {
         let hits = vectors.search(&info.collection, vector, MAX_HITS, &ChunkFilter::default()).await;
-        let hits = hits.map_err(|error| read_error(&error))?.into_iter();
+        let hits = hits.map_err(read_error)?.into_iter();
         found.push(hits.map(|hit| Hit { chunk: hit.chunk.chunk_id, document: hit.chunk.document_id }).collect());
     }
     cut(&mut found);
@@ -109,7 +109,7 @@ pub(super) async fn gather(
     let found_in = found.iter().flatten().map(|hit| hit.document);
     let documents: BTreeSet<DocumentId> = found_in.chain(right.askers.keys().copied()).collect();
     for document in documents {
-        let points = vectors.points(&info.collection, &document).await.map_err(|error| read_error(&error))?;
+        let points = vectors.points(&info.collection, &document).await.map_err(read_error)?;
         let fits = points.into_iter().filter(|point| point.vector.len() == info.dimensions);
         let mut chunks: Vec<(ChunkId, Vec<f32>)> =
             fits.map(|point| (point.chunk.chunk_id, of_length_one(&point.vector))).collect();
