@@ -42,11 +42,11 @@ mod tests {
     use riverrun_schemas::ingest::{
         CollectionRebuildFailed, CollectionRebuilt, CollectionReembedFailed, CollectionReembedded, IngestEvent,
     };
-    use riverrun_schemas::{Collection, IngestId, Namespace, Topic};
+    use riverrun_schemas::{Collection, IngestId, Namespace};
 
     use super::*;
-    use crate::read_models::testing::{fresh, rows};
-    use crate::read_models::{LogRecord, Projected, apply, rebuilds, reembeddings};
+    use crate::read_models::testing::{fresh, records, rows};
+    use crate::read_models::{Projected, apply, rebuilds, reembeddings};
 
     /// What is said of a request about the collection `notes`.
     macro_rules! told {
@@ -98,13 +98,7 @@ mod tests {
             ),
             told!(made, CollectionRebuildFailed { error: failure(), at: 6 }),
         ];
-        let record = |(event, offset)| LogRecord {
-            topic: Topic::IngestEvents,
-            partition: 0,
-            offset,
-            body: Projected::Ingest(event),
-        };
-        apply(&sql, &events.into_iter().zip(0..).map(record).collect::<Vec<_>>()).await.unwrap();
+        apply(&sql, &records(events, Projected::Ingest)).await.unwrap();
         let embedded = reembeddings::reembedding(&sql, embedded).await.unwrap().unwrap();
         assert_eq!(
             (embedded.status.as_str(), embedded.error, embedded.finished_at),

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 use riverrun_schemas::agent::*;
 use riverrun_schemas::ingest::*;
-use riverrun_schemas::{BlobRef, Collection, Failure, IngestId, RunId, Usage};
+use riverrun_schemas::{BlobRef, Collection, EventSet, Failure, IngestId, RunId, Usage};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Column, Connection, Executor, Row, ValueRef};
 use url::Url;
 
+use crate::read_models::{LogRecord, Projected};
 use crate::sql::Sql;
 
 /// The server that the suite runs against a second time; unset, it runs on files.
@@ -24,6 +25,12 @@ pub(crate) async fn fresh() -> (tempfile::TempDir, Sql) {
         Err(_) => Sql::open(folder.path().join("read.db")).await.unwrap(),
     };
     (folder, sql)
+}
+
+/// Events as the records of one partition, from offset 0.
+pub(crate) fn records<E: EventSet>(events: impl IntoIterator<Item = E>, body: fn(E) -> Projected) -> Vec<LogRecord> {
+    let record = |(event, offset)| LogRecord { topic: E::TOPIC, partition: 0, offset, body: body(event) };
+    events.into_iter().zip(0..).map(record).collect()
 }
 
 /// What statements find, every row as text.

@@ -216,12 +216,12 @@ pub async fn adapter(sql: &Sql, collection: &Collection) -> Result<Option<Adapte
 
 #[cfg(test)]
 mod tests {
+    use riverrun_schemas::Failure;
     use riverrun_schemas::ingest::IngestEvent;
-    use riverrun_schemas::{Failure, Topic};
 
     use super::*;
-    use crate::read_models::testing::fresh;
-    use crate::read_models::{LogRecord, Projected, apply};
+    use crate::read_models::testing::{fresh, records};
+    use crate::read_models::{Projected, apply};
 
     fn notes() -> Collection {
         Collection::new(Namespace::default(), "notes".parse().unwrap())
@@ -289,14 +289,7 @@ mod tests {
         ];
         for (what, events, matrix, status) in cases {
             let (_folder, sql) = fresh().await;
-            let record = |(event, offset)| LogRecord {
-                topic: Topic::IngestEvents,
-                partition: 0,
-                offset,
-                body: Projected::Ingest(event),
-            };
-            let records: Vec<LogRecord> = events.into_iter().zip(0..).map(record).collect();
-            apply(&sql, &records).await.unwrap();
+            apply(&sql, &records(events, Projected::Ingest)).await.unwrap();
             let found = adapter(&sql, &notes()).await.unwrap();
             assert_eq!(found.map(|adapter| adapter.matrix.sha256).as_deref(), matrix, "{what}");
             assert_eq!(tuning(&sql, request(1)).await.unwrap().unwrap().status, status, "{what}");
