@@ -11,8 +11,8 @@ use riverrun_schemas::memory::{EpisodeRemembered, MemoryEvent};
 use riverrun_schemas::{Session, now_ms};
 use riverrun_stores::{EpisodePoint, Episodes};
 
+use super::model_error;
 use super::sessions::Sessions;
-use super::{model_error, outgoing};
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 
 const NAME: &str = "memory-episodes";
@@ -146,7 +146,7 @@ impl Worker for EpisodeKeeper {
         }
         self.forget(&session, &work.gone).await?;
         let episodes = work.ended.iter().filter_map(|turns| episode(&session, turns));
-        episodes.map(|event| outgoing(event, NAME, &last.envelope)).collect()
+        episodes.map(|event| self.outgoing(MemoryEvent::from(event), &last.envelope)).collect()
     }
 
     async fn assigned(

@@ -10,10 +10,8 @@ mod recorder;
 mod sessions;
 mod summarizer;
 
-use riverrun_log::{LogError, Outgoing};
+use riverrun_log::LogError;
 use riverrun_models::ModelError;
-use riverrun_schemas::Envelope;
-use riverrun_schemas::memory::MemoryEvent;
 
 use crate::runtime::{RuntimeConfig, WorkError};
 
@@ -24,11 +22,6 @@ pub use summarizer::Summarizer;
 /// The loop's settings for workers of memory: a failure that may pass is tried without end.
 pub fn patient(config: RuntimeConfig) -> RuntimeConfig {
     RuntimeConfig { max_attempts: u32::MAX, ..config }
-}
-
-fn outgoing(event: impl Into<MemoryEvent>, component: &str, cause: &Envelope) -> Result<Outgoing, WorkError> {
-    let event: MemoryEvent = event.into();
-    Ok(Outgoing::caused_by(&event, component, cause)?)
 }
 
 /// A model that is away, missing or out of place comes back; a request that it refuses is refused for ever.

@@ -118,7 +118,7 @@ impl Trainer {
         context: &Context,
     ) -> Result<(), WorkError> {
         let event: FinetuneEvent = event.into();
-        context.producer.send_one(Outgoing::caused_by(&event, NAME, cause)?).await?;
+        context.producer.send_one(self.outgoing(event, cause)?).await?;
         Ok(())
     }
 }
@@ -161,6 +161,6 @@ impl Worker for Trainer {
             error: Some(Failure::new(code, reason)),
             at: now_ms(),
         };
-        Outgoing::caused_by(&FinetuneEvent::from(end), NAME, &delivery.envelope).into_iter().collect()
+        self.outgoing(FinetuneEvent::from(end), &delivery.envelope).into_iter().collect()
     }
 }
