@@ -58,9 +58,7 @@ async fn rebuild(
         let command = RebuildCollection { ingest_id, namespace, collection: name, afresh, at: now_ms() };
         state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
     }
-    let view = REBUILD.wait(ingest_id, RebuildView::ended, || rebuilds::rebuild(&state.parts().sql, ingest_id)).await?;
-    let is_over = view.ended();
-    Ok(REBUILD.answer(ingest_id, view, is_over))
+    REBUILD.outcome(ingest_id, RebuildView::ended, || rebuilds::rebuild(&state.parts().sql, ingest_id)).await
 }
 
 /// What neither the read model nor an index knows is no collection.

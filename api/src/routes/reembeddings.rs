@@ -71,11 +71,7 @@ async fn reembed(
         let command = ReembedCollection { ingest_id, namespace, collection: name, embed_model, at: now_ms() };
         state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
     }
-    let view = REEMBEDDING
-        .wait(ingest_id, ReembeddingView::ended, || reembeddings::reembedding(&state.parts().sql, ingest_id))
-        .await?;
-    let is_over = view.ended();
-    Ok(REEMBEDDING.answer(ingest_id, view, is_over))
+    REEMBEDDING.outcome(ingest_id, ReembeddingView::ended, || reembeddings::reembedding(sql, ingest_id)).await
 }
 
 /// Where a request is.

@@ -64,9 +64,7 @@ async fn tune(
             None => begin(&state, tuning_id, collection, &body).await?,
         }
     }
-    let view = TUNING.wait(tuning_id, TuningView::ended, || tunings::tuning(&state.parts().sql, tuning_id)).await?;
-    let is_over = view.ended();
-    Ok(TUNING.answer(tuning_id, view, is_over))
+    TUNING.outcome(tuning_id, TuningView::ended, || tunings::tuning(sql, tuning_id)).await
 }
 
 /// The request of a key: the same judgements are the same one, also after a restart.
