@@ -216,52 +216,15 @@ pub async fn adapter(sql: &Sql, collection: &Collection) -> Result<Option<Adapte
 
 #[cfg(test)]
 mod tests {
-    use riverrun_schemas::Failure;
     use riverrun_schemas::ingest::IngestEvent;
 
     use super::*;
-    use crate::read_models::testing::{fresh, records};
+    use crate::read_models::testing::{begun, failed, fresh, notes, records, request_to_tune, tuned};
     use crate::read_models::{Projected, apply};
-
-    fn notes() -> Collection {
-        Collection::new(Namespace::default(), "notes".parse().unwrap())
-    }
-
-    fn request(number: u8) -> IngestId {
-        IngestId::derive(&[&number.to_string()])
-    }
-
-    fn begun(number: u8, at: i64) -> IngestEvent {
-        let Collection { namespace, name } = notes();
-        CollectionTuning { ingest_id: request(number), namespace, collection: name, queries: 10, at }.into()
-    }
-
-    /// The matrix is called as `matrix` says; 0 is none.
-    fn tuned(number: u8, matrix: u8, at: i64) -> IngestEvent {
-        let Collection { namespace, name } = notes();
-        let adapter = BlobRef { sha256: matrix.to_string(), size_bytes: 4, media_type: String::new() };
-        CollectionTuned {
-            ingest_id: request(number),
-            namespace,
-            collection: name,
-            embed_model: "m".to_owned(),
-            adapter: Some(adapter).filter(|_| matrix > 0),
-            queries: 10,
-            gains: Vec::new(),
-            at,
-        }
-        .into()
-    }
-
-    fn failed(number: u8, at: i64) -> IngestEvent {
-        let Collection { namespace, name } = notes();
-        let error = Failure::new("tuning_failed", "it failed");
-        CollectionTuneFailed { ingest_id: request(number), namespace, collection: name, error, at }.into()
-    }
 
     fn gone(at: i64) -> IngestEvent {
         let Collection { namespace, name } = notes();
-        CollectionWithdrawn { ingest_id: request(100), namespace, collection: name, documents: 1, at }.into()
+        CollectionWithdrawn { ingest_id: request_to_tune(100), namespace, collection: name, documents: 1, at }.into()
     }
 
     #[tokio::test]
@@ -292,7 +255,7 @@ mod tests {
             apply(&sql, &records(events, Projected::Ingest)).await.unwrap();
             let found = adapter(&sql, &notes()).await.unwrap();
             assert_eq!(found.map(|adapter| adapter.matrix.sha256).as_deref(), matrix, "{what}");
-            assert_eq!(tuning(&sql, request(1)).await.unwrap().unwrap().status, status, "{what}");
+            assert_eq!(tuning(&sql, request_to_tune(1)).await.unwrap().unwrap().status, status, "{what}");
         }
     }
 }
