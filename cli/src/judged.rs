@@ -51,7 +51,9 @@ fn qrels(text: &str) -> Result<BTreeMap<String, Judged>, String> {
             [query, document, gain] | [query, _, document, gain] => (query, document, gain),
             _ => return Err(format!("line {at} has {} columns", fields.len())),
         };
-        let gain: f64 = gain.parse().map_err(|_| format!("gain {gain:?} in line {at} is no number"))?;
+        // `nan` and `inf` are numbers to a parser.
+        let number = gain.parse::<f64>().ok().filter(|number| number.is_finite());
+        let gain = number.ok_or_else(|| format!("gain {gain:?} in line {at} is no number"))?;
         found.entry(query.to_owned()).or_default().insert(document.to_owned(), gain);
     }
     Ok(found)
@@ -67,7 +69,9 @@ mod tests {
         assert_eq!(three, four);
         assert_eq!(three["1"]["d1"], 2.0);
         assert!(qrels("1 d1").unwrap_err().contains("line 1"));
-        assert!(qrels("1 d1 x").unwrap_err().contains("\"x\""));
+        for gain in ["x", "nan", "-inf", "1e999"] {
+            assert!(qrels(&format!("1 d1 {gain}")).unwrap_err().contains(&format!("{gain:?} in line 1")));
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 #![allow(unreachable_pub)]
 
 mod args;
+mod awaited;
 mod client;
 mod commands;
 mod cores;

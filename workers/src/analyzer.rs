@@ -26,7 +26,7 @@ use riverrun_schemas::projects::{
     AnalyzeProject, ImportProject, ImproveFile, ProjectAnalyzed, ProjectCommand, ProjectEvent, ProjectImported,
     ProjectRemoved, ProposalMade, RemoveProject,
 };
-use riverrun_schemas::{Envelope, Failure, Namespace, now_ms};
+use riverrun_schemas::{Failure, Namespace, now_ms};
 use serde_json::json;
 
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
@@ -262,7 +262,7 @@ impl Analyzer {
             return Ok(None);
         }
         if let Some(begun) = progressed(&delivery.event, (0, 0)) {
-            context.producer.send_one(Outgoing::caused_by(&begun, NAME, cause)?).await?;
+            context.producer.send_one(self.outgoing(begun, cause)?).await?;
         }
         let (teller, progress) = (Teller { command: &delivery.event, cause, context }, Progress::default());
         let done = match &delivery.event {
@@ -278,17 +278,13 @@ impl Analyzer {
             Err(error) if error.retryable() => return Err(WorkError::retry(error.failure().code, &error)),
             Err(error) => failed(&delivery.event, phase, about, error.failure()),
         };
-        Ok(Some(outgoing(&event, cause)?))
+        Ok(Some(self.outgoing(event, cause)?))
     }
 }
 
 fn removed(e: &RemoveProject) -> ProjectEvent {
     let (project_id, namespace) = (e.project_id, e.namespace.clone());
     ProjectRemoved { project_id, namespace, change_id: e.change_id, at: now_ms() }.into()
-}
-
-fn outgoing(event: &ProjectEvent, cause: &Envelope) -> Result<Outgoing, WorkError> {
-    Ok(Outgoing::caused_by(event, NAME, cause)?)
 }
 
 /// What there is to say of a proposal, with the public names that it takes out.
@@ -354,6 +350,6 @@ impl Worker for Analyzer {
     fn dead(&self, delivery: &Delivery<ProjectCommand>, code: &str, reason: &str) -> Vec<Outgoing> {
         let (phase, about) = subject(&delivery.event);
         let event = failed(&delivery.event, phase, about, Failure::new(code, reason));
-        outgoing(&event, &delivery.envelope).into_iter().collect()
+        self.outgoing(event, &delivery.envelope).into_iter().collect()
     }
 }

@@ -1,7 +1,7 @@
-use riverrun_schemas::{BlobRef, Topic};
+use riverrun_schemas::BlobRef;
 
-use super::super::testing::fresh;
-use super::super::{LogRecord, Projected};
+use super::super::Projected;
+use super::super::testing::{fresh, records};
 use super::*;
 
 fn blob() -> BlobRef {
@@ -77,14 +77,7 @@ fn analyzed(number: u32) -> ProjectEvent {
 /// The project after these events.
 async fn after(events: Vec<ProjectEvent>) -> ProjectRow {
     let (_folder, sql) = fresh().await;
-    let record = |(event, offset)| LogRecord {
-        topic: Topic::ProjectsEvents,
-        partition: 0,
-        offset,
-        body: Projected::Project(event),
-    };
-    let records: Vec<LogRecord> = events.into_iter().zip(0..).map(record).collect();
-    super::super::apply(&sql, &records).await.unwrap();
+    super::super::apply(&sql, &records(events, Projected::Project)).await.unwrap();
     project(&sql, &namespace(), project_id()).await.unwrap().unwrap()
 }
 
