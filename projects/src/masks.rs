@@ -2,7 +2,7 @@
 //! in its answer, and one word for all in what is stored and shown.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use crate::analyzers::secrets_in;
 use crate::copy::Files;
@@ -88,27 +88,38 @@ impl Masks {
     }
 }
 
-/// Words that a text is looked through for: of those that begin at a place the first counts. There may be very many, as in a file with
-/// the passwords of all users, and a report has thousands of texts.
+/// Words that a text is looked through for: of those that begin at a place the longest counts. There may be very many, as in a file with
+/// the passwords of all users, which may begin alike, and a report has thousands of texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Words {
     all: Vec<String>,
-    by_head: HashMap<[u8; HEAD], Vec<usize>>,
-    /// Those that are shorter than a head.
-    short: Vec<usize>,
+    /// Their numbers, in the order of their texts.
+    sorted: Vec<usize>,
+    /// Of each in that order the longest other one that it begins with, by its place there.
+    within: Vec<Option<usize>>,
+    /// How they begin.
+    heads: HashSet<[u8; HEAD]>,
+    /// Whether one is shorter than a head.
+    has_short: bool,
 }
 
 impl Words {
     fn of(all: Vec<String>) -> Self {
-        let mut by_head: HashMap<[u8; HEAD], Vec<usize>> = HashMap::new();
-        let mut short = Vec::new();
-        for (number, word) in all.iter().enumerate() {
-            match word.as_bytes().first_chunk::<HEAD>() {
-                Some(head) => by_head.entry(*head).or_default().push(number),
-                None => short.push(number),
+        let mut sorted: Vec<usize> = (0..all.len()).collect();
+        sorted.sort_by_key(|number| all[*number].as_str());
+        let mut within = Vec::with_capacity(sorted.len());
+        let mut open: Vec<usize> = Vec::new();
+        for (place, number) in sorted.iter().enumerate() {
+            let word = all[*number].as_str();
+            while open.last().is_some_and(|outer| !word.starts_with(all[sorted[*outer]].as_str())) {
+                open.pop();
             }
+            within.push(open.last().copied());
+            open.push(place);
         }
-        Self { all, by_head, short }
+        let heads = all.iter().filter_map(|word| word.as_bytes().first_chunk::<HEAD>().copied()).collect();
+        let has_short = all.iter().any(|word| word.len() < HEAD);
+        Self { all, sorted, within, heads, has_short }
     }
 
     /// One may be a part of another.
@@ -119,11 +130,22 @@ impl Words {
         Self::of(all)
     }
 
-    /// The number of the word with which a text begins.
+    /// The number of the longest word with which a text begins.
     fn at(&self, text: &str) -> Option<usize> {
-        let of_head = text.as_bytes().first_chunk::<HEAD>().and_then(|head| self.by_head.get(head));
-        let numbers = of_head.into_iter().flatten().chain(&self.short);
-        numbers.copied().filter(|number| text.starts_with(self.all[*number].as_str())).min()
+        let is_begun = text.as_bytes().first_chunk::<HEAD>().is_some_and(|head| self.heads.contains(head));
+        if !is_begun && !self.has_short {
+            return None;
+        }
+        // What a text begins with is the last word in front of it, or what that begins with.
+        let behind = self.sorted.partition_point(|number| self.all[*number].as_str() <= text);
+        let mut place = behind.checked_sub(1)?;
+        loop {
+            let number = self.sorted[place];
+            if text.starts_with(self.all[number].as_str()) {
+                return Some(number);
+            }
+            place = self.within[place]?;
+        }
     }
 }
 
@@ -219,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn given_words_that_begin_alike_when_a_text_is_looked_through_then_the_first_of_those_that_stand_there_counts() {
+    fn given_words_that_begin_alike_when_a_text_is_looked_through_then_the_longest_of_those_that_stand_there_counts() {
         let words = Words::longest_first(["secret", "password1", "password12", "pass", "password", "é€é€"].into_iter());
         let put = |number: usize| format!("<{}>", words.all[number]);
         for (text, expected) in [
@@ -227,6 +249,7 @@ mod tests {
             ("passwords pas pass", "<password>s pas <pass>"),
             ("secre secret", "secre <secret>"),
             ("é€é€é", "<é€é€>é"),
+            ("passworda password1a password0 passwora", "<password>a <password1>a <password>0 <pass>wora"),
             ("", ""),
         ] {
             assert_eq!(replaced(text, &words, put).0, expected, "{text}");
@@ -235,13 +258,17 @@ mod tests {
 
     #[test]
     fn given_a_file_with_very_many_secrets_when_many_texts_are_redacted_then_each_is_compared_with_few_of_them() {
-        let number = |number: usize| format!("{:08x}", number.wrapping_mul(0x9e37_79b1) & 0xffff_ffff);
-        let file: String = (0..20_000).map(|one| format!("password = '{}'\n", number(one))).collect();
-        let masks = Masks::of("a.py", &file);
-        assert_eq!(masks.count(), 20_000);
-        for one in 0..4_000 {
-            let told = format!("a name is imported and nothing in the file uses it: '{}'", number(one));
-            assert_eq!(masks.redact(&told), told.replace(&number(one), SHOWN));
+        for head in ["", "all-of-them-begin-so-"] {
+            let secret = |number: usize| format!("{head}{:08x}", number.wrapping_mul(0x9e37_79b1) & 0xffff_ffff);
+            let file: String = (0..20_000).map(|one| format!("password = '{}'\n", secret(one))).collect();
+            let masks = Masks::of("a.py", &file);
+            assert_eq!(masks.count(), 20_000);
+            for one in 0..4_000 {
+                let told = format!("a name is imported and nothing in the file uses it: '{}'", secret(one));
+                assert_eq!(masks.redact(&told), told.replace(&secret(one), SHOWN));
+            }
+            let words = (0..2_000).map(|number| masks.word(number)).collect::<String>();
+            assert_eq!(masks.restore(&words).map(|text| text.len()), Some(2_000 * secret(0).len()));
         }
     }
 
