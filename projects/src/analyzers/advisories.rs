@@ -12,7 +12,8 @@ use super::{ToolRun, cvss};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 
-const TOOL: &str = "advisories";
+/// Its name.
+pub(super) const TOOL: &str = "advisories";
 /// Most files of the folder that are read.
 const MAX_ADVISORIES: usize = 300_000;
 /// Largest one, in bytes.
@@ -73,35 +74,28 @@ fn not_read(read: usize, unread: usize, has_more: bool) -> Option<String> {
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-/// What is told when the look-up itself fails.
-pub(super) fn broken_off() -> ToolRun {
-    ToolRun {
-        status: "failed".to_owned(),
-        detail: Some("the analyzer broke off; this is a defect".to_owned()),
-        ..ToolRun::ran(TOOL, 0)
-    }
-}
-
-/// The files of a folder, `most` of them, and whether it has more.
+/// The files of a folder, `most` of them, and whether it has more. The same folder gives the same ones.
 fn listed(folder: &Path, most: usize) -> std::io::Result<(Vec<PathBuf>, bool)> {
-    let mut found = Vec::new();
+    let (mut found, mut has_more) = (Vec::new(), false);
     let mut open = vec![(folder.to_owned(), 0)];
-    while let Some((folder, depth)) = open.pop() {
-        for entry in std::fs::read_dir(&folder)? {
-            let entry = entry?;
+    'folders: while let Some((folder, depth)) = open.pop() {
+        let mut entries = std::fs::read_dir(&folder)?.collect::<std::io::Result<Vec<_>>>()?;
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        for entry in entries {
             let (path, kind) = (entry.path(), entry.file_type()?);
             if kind.is_dir() && depth < MAX_DEPTH {
                 open.push((path, depth + 1));
             } else if kind.is_file() && path.extension().is_some_and(|end| end == "json") {
-                if found.len() >= most {
-                    return Ok((found, true));
+                has_more = found.len() >= most;
+                if has_more {
+                    break 'folders;
                 }
                 found.push(path);
             }
         }
     }
     found.sort();
-    Ok((found, false))
+    Ok((found, has_more))
 }
 
 fn read(path: &Path) -> Option<Value> {
@@ -404,9 +398,13 @@ mod tests {
         for file in ["a.json", "b.json", "npm/c.json", "README.md"] {
             std::fs::write(folder.path().join(file), "{}").unwrap();
         }
-        for (most, count, has_more) in [(2, 2, true), (3, 3, false), (4, 3, false)] {
+        for (most, read, has_more) in
+            [(2, vec!["a.json", "b.json"], true), (3, vec!["a.json", "b.json", "npm/c.json"], false)]
+        {
             let (paths, more) = listed(folder.path(), most).unwrap();
-            assert_eq!((paths.len(), more), (count, has_more), "{most}");
+            let names: Vec<String> =
+                paths.iter().map(|path| path.strip_prefix(folder.path()).unwrap().display().to_string()).collect();
+            assert!(names == read && more == has_more, "{most}: {names:?} {more}");
         }
         assert_eq!(not_read(3, 0, false), None);
         let told = "1 of 2 advisories can't be read; 2 advisories of the folder are read, and it has more";
