@@ -121,18 +121,17 @@ fn judge<'p>(
     let names: Vec<&str> = std::iter::once(&advisory["id"]).chain(aliases).filter_map(Value::as_str).collect();
     let id = advisory["id"].as_str().unwrap_or("an advisory without an id");
     let summary: String = advisory["summary"].as_str().unwrap_or("no summary").chars().take(200).collect();
-    let mut seen: Vec<&Package> = Vec::new();
+    let mut seen = HashSet::new();
     for affected in advisory["affected"].as_array().into_iter().flatten() {
         let ecosystem = affected["package"]["ecosystem"].as_str().unwrap_or_default();
         let name = affected["package"]["name"].as_str().unwrap_or_default();
         let name = if ecosystem == "PyPI" { pypi(name) } else { name.to_owned() };
         for package in by_name.get(&(ecosystem, name.as_str())).into_iter().flatten() {
-            if !is_affected(affected, &package.version) || seen.contains(package) {
+            let place = (package.file.as_str(), package.line, package.name.as_str(), package.version.as_str());
+            if !is_affected(affected, &package.version) || !seen.insert(place) {
                 continue;
             }
-            seen.push(*package);
             // Several databases tell of one vulnerability, each under a name of its own that the others know.
-            let place = (package.file.as_str(), package.line, package.name.as_str(), package.version.as_str());
             let known = told_of.entry(place).or_default();
             let is_known = names.iter().any(|name| known.contains(*name));
             known.extend(names.iter().map(|name| (*name).to_owned()));
