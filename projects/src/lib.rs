@@ -31,6 +31,7 @@ pub mod settings;
 pub mod surface;
 pub mod text;
 pub mod tools;
+mod words;
 
 pub use copy::{CopyStore, Tree};
 pub use error::ProjectError;

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use crate::analyzers::secrets_in;
 use crate::copy::Files;
 use crate::text::FileText;
+use crate::words::Words;
 
 /// What stands for a secret that nobody puts back.
 const SHOWN: &str = "[secret]";
@@ -14,8 +15,6 @@ const SHOWN: &str = "[secret]";
 const MARK: &str = "MASKED_SECRET_";
 /// A line of a longer secret that is masked on its own, in bytes.
 const MIN_LINE: usize = 8;
-/// First bytes by which words are found.
-const HEAD: usize = 8;
 
 /// The secrets of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,12 +28,7 @@ pub struct Masks {
 impl Masks {
     /// Those that stand in the text of a file.
     pub fn of(path: &str, text: &str) -> Self {
-        let mut mark = MARK.to_owned();
-        let lower = text.to_ascii_lowercase();
-        while lower.contains(&mark.to_ascii_lowercase()) {
-            mark.insert(0, 'X');
-        }
-        Self::named(secrets_in(path, text), mark)
+        Self::named(secrets_in(path, text), mark_for(text))
     }
 
     /// Those of all files, for what a program says of them.
@@ -88,65 +82,22 @@ impl Masks {
     }
 }
 
-/// Words that a text is looked through for: of those that begin at a place the longest counts. There may be very many, as in a file with
-/// the passwords of all users, which may begin alike, and a report has thousands of texts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Words {
-    all: Vec<String>,
-    /// Their numbers, in the order of their texts.
-    sorted: Vec<usize>,
-    /// Of each in that order the longest other one that it begins with, by its place there.
-    within: Vec<Option<usize>>,
-    /// How they begin.
-    heads: HashSet<[u8; HEAD]>,
-    /// Whether one is shorter than a head.
-    has_short: bool,
-}
-
-impl Words {
-    fn of(all: Vec<String>) -> Self {
-        let mut sorted: Vec<usize> = (0..all.len()).collect();
-        sorted.sort_by_key(|number| all[*number].as_str());
-        let mut within = Vec::with_capacity(sorted.len());
-        let mut open: Vec<usize> = Vec::new();
-        for (place, number) in sorted.iter().enumerate() {
-            let word = all[*number].as_str();
-            while open.last().is_some_and(|outer| !word.starts_with(all[sorted[*outer]].as_str())) {
-                open.pop();
-            }
-            within.push(open.last().copied());
-            open.push(place);
-        }
-        let heads = all.iter().filter_map(|word| word.as_bytes().first_chunk::<HEAD>().copied()).collect();
-        let has_short = all.iter().any(|word| word.len() < HEAD);
-        Self { all, sorted, within, heads, has_short }
+/// What words for a model begin with of which the text has none: the usual, or one with a number that is free. Short, whatever the
+/// text is.
+fn mark_for(text: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    if !lower.contains(&MARK.to_ascii_lowercase()) {
+        return MARK.to_owned();
     }
-
-    /// One may be a part of another.
-    fn longest_first<'s>(words: impl Iterator<Item = &'s str>) -> Self {
-        let mut all: Vec<String> = words.map(str::to_owned).collect();
-        all.sort_by(|a, b| (b.len(), a).cmp(&(a.len(), b)));
-        all.dedup();
-        Self::of(all)
-    }
-
-    /// The number of the longest word with which a text begins.
-    fn at(&self, text: &str) -> Option<usize> {
-        let is_begun = text.as_bytes().first_chunk::<HEAD>().is_some_and(|head| self.heads.contains(head));
-        if !is_begun && !self.has_short {
-            return None;
-        }
-        // What a text begins with is the last word in front of it, or what that begins with.
-        let behind = self.sorted.partition_point(|number| self.all[*number].as_str() <= text);
-        let mut place = behind.checked_sub(1)?;
-        loop {
-            let number = self.sorted[place];
-            if text.starts_with(self.all[number].as_str()) {
-                return Some(number);
-            }
-            place = self.within[place]?;
-        }
-    }
+    let number = |(at, begin): (usize, &str)| {
+        let rest = &lower[at + begin.len()..];
+        let digits = &rest[..rest.find(|c: char| !c.is_ascii_digit())?];
+        if rest[digits.len()..].starts_with("_secret_") { digits.parse::<usize>().ok() } else { None }
+    };
+    let taken: HashSet<usize> = lower.match_indices("masked_").filter_map(number).collect();
+    // Of one more than are taken one is free.
+    let free = (2..taken.len() + 3).find(|number| !taken.contains(number)).unwrap_or_default();
+    format!("MASKED_{free}_SECRET_")
 }
 
 /// A text with other words in the places of some, in one pass, and how many places there were.
@@ -232,6 +183,29 @@ mod tests {
         let none = Masks::of("a.py", "x = 1\n");
         assert_eq!(none.restore("MASKED_SECRET_1_").as_deref(), Some("MASKED_SECRET_1_"), "nothing was masked");
         assert_eq!((none.count(), none.redact("x = 1")), (0, Cow::Borrowed("x = 1")));
+    }
+
+    #[test]
+    fn given_a_file_that_has_words_like_ours_when_it_is_masked_then_ours_are_others_short_and_found_at_once() {
+        let secret = "password = 'hunter2hunter2'\n";
+        let run = "X".repeat(1 << 20);
+        for (text, mark) in [
+            (String::new(), "MASKED_SECRET_"),
+            ("# masked_secret_1_\n".to_owned(), "MASKED_2_SECRET_"),
+            (format!("# {run}MASKED_SECRET_\n"), "MASKED_2_SECRET_"),
+            ("MASKED_SECRET_ masked_2_secret_ MASKED_3_Secret_ MASKED_5_SECRET_\n".to_owned(), "MASKED_4_SECRET_"),
+            (
+                "MASKED_SECRET_ MASKED_2 MASKED_2_ MASKED_99999999999999999999999_SECRET_\n".to_owned(),
+                "MASKED_2_SECRET_",
+            ),
+        ] {
+            let text = text + secret;
+            let masks = Masks::of("a.py", &text);
+            assert_eq!(masks.mark(), mark);
+            let hidden = masks.hide(&text);
+            assert!(!hidden.contains("hunter2") && hidden.ends_with(&format!("'{mark}1_'\n")));
+            assert!(masks.restore(&hidden) == Some(text), "{mark}");
+        }
     }
 
     #[test]
