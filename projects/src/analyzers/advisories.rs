@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::packages::{Package, packages, pypi};
+use super::packages::{MAX_PACKAGES, Package, packages, pypi};
 use super::{ToolRun, cvss};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
@@ -36,7 +36,7 @@ pub(super) fn analyze(files: &Files, folder: Option<&Path>) -> (ToolRun, Vec<Fin
         let fix = "name one that holds OSV's JSON files: RIVERRUN_PROJECT_ADVISORIES";
         return (told("skipped", 0, Some(why), Some(fix)), Vec::new());
     };
-    let packages = packages(files);
+    let (packages, is_cut) = packages(files);
     let mut by_name: HashMap<(&str, &str), Vec<&Package>> = HashMap::new();
     for package in &packages {
         by_name.entry((package.ecosystem, package.name.as_str())).or_default().push(package);
@@ -62,15 +62,20 @@ pub(super) fn analyze(files: &Files, folder: Option<&Path>) -> (ToolRun, Vec<Fin
             }
         }
     }
-    let fix = has_more.then_some("keep the advisories of the ecosystems that you use there, and no others");
-    (told("ran", found.len(), not_read(paths.len(), unread, has_more), fix), found)
+    let fix = match (has_more, is_cut) {
+        (true, _) => Some("keep the advisories of the ecosystems that you use there, and no others"),
+        (false, true) => Some("import parts of the project by themselves"),
+        (false, false) => None,
+    };
+    (told("ran", found.len(), not_read((paths.len(), unread, has_more), is_cut), fix), found)
 }
 
-/// What is to be said of advisories that did not count.
-fn not_read(read: usize, unread: usize, has_more: bool) -> Option<String> {
+/// What is to be said of advisories and packages that did not count.
+fn not_read((read, unread, has_more): (usize, usize, bool), is_cut: bool) -> Option<String> {
     let damaged = (unread > 0).then(|| format!("{unread} of {read} advisories can't be read"));
     let beyond = has_more.then(|| format!("{read} advisories of the folder are read, and it has more"));
-    let told: Vec<String> = damaged.into_iter().chain(beyond).collect();
+    let cut = is_cut.then(|| format!("{MAX_PACKAGES} packages are looked up, and the project names more"));
+    let told: Vec<String> = [damaged, beyond, cut].into_iter().flatten().collect();
     (!told.is_empty()).then(|| told.join("; "))
 }
 
@@ -405,9 +410,16 @@ mod tests {
                 paths.iter().map(|path| path.strip_prefix(folder.path()).unwrap().display().to_string()).collect();
             assert!(names == read && more == has_more, "{most}: {names:?} {more}");
         }
-        assert_eq!(not_read(3, 0, false), None);
+        assert_eq!(not_read((3, 0, false), false), None);
         let told = "1 of 2 advisories can't be read; 2 advisories of the folder are read, and it has more";
-        assert_eq!(not_read(2, 1, true).as_deref(), Some(told));
+        assert_eq!(not_read((2, 1, true), false).as_deref(), Some(told));
+        for (packages, is_told) in [(MAX_PACKAGES, false), (MAX_PACKAGES + 1, true)] {
+            let files = Files::from([("requirements.txt".to_owned(), "a==1.0\n".repeat(packages).into())]);
+            let (run, _) = analyze(&files, Some(folder.path()));
+            let told = run.detail.unwrap_or_default();
+            assert_eq!(told.contains("50000 packages are looked up, and the project names more"), is_told, "{told}");
+            assert_eq!(run.fix.is_some(), is_told);
+        }
     }
 
     #[test]
