@@ -9,6 +9,7 @@ use riverrun_models::{ChatReply, ChatRequest, FinishReason, Message, NoDeltas};
 use tokio_util::sync::CancellationToken;
 
 use crate::analyzers::of_file;
+use crate::aside::aside;
 use crate::copy::Files;
 use crate::definitions::names_with_members;
 use crate::error::ProjectError;
@@ -111,8 +112,7 @@ pub async fn improve(
         made.completion_tokens += reply.usage.completion_tokens;
         let (asked, text, bytes) = (task.clone(), before.clone(), content.clone());
         // It is parsed and compared, which may take seconds.
-        let rewrite = tokio::task::spawn_blocking(move || taken(&asked, &text, &bytes, &reply)).await;
-        match rewrite.unwrap_or_else(|_| Err("looking at the answer broke off; this is a defect".to_owned())) {
+        match aside("looking at the answer", move || taken(&asked, &text, &bytes, &reply)).await? {
             Err(why) => made.note = made.note.or(Some(why)),
             // A model that is sure of itself says the same twice.
             Ok((after, _)) if made.rewrites.iter().any(|one| one.content == after) => {}

@@ -9,6 +9,7 @@
 //! - `PROJECT-4` a rewrite that does not parse, or that loses a public name unasked, is no proposal ([`improve`]).
 
 pub mod analyzers;
+mod aside;
 pub mod copy;
 mod definitions;
 pub mod error;
@@ -33,6 +34,7 @@ pub mod text;
 pub mod tools;
 mod words;
 
+pub use aside::aside;
 pub use copy::{CopyStore, Tree};
 pub use error::ProjectError;
 pub use finding::{Finding, Severity};
