@@ -6,7 +6,7 @@
 //! - `PROJECT-3` nothing of a project is executed by an analysis ([`analyzers`]); linters read a temporary folder in a sandbox, and
 //!   so do the project's own tests, when somebody asks for them ([`own_tests`]).
 //! - `PROJECT-5` no secret that is found goes to a model, into a report or into an event ([`masks`]).
-//! - `PROJECT-4` a rewrite that does not parse, or that loses a public name unasked, is no proposal ([`improve`]).
+//! - `PROJECT-4` a rewrite that does not parse though the file did, or that loses a public name unasked, is no proposal ([`improve`]).
 
 pub mod analyzers;
 mod aside;
