@@ -8,8 +8,8 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use riverrun_projects::language::Language;
-use riverrun_projects::patch;
 use riverrun_projects::text::FileText;
+use riverrun_projects::{aside, patch};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -115,6 +115,6 @@ async fn patch_of(
         None => now.clone(),
     };
     let (before, after) = copies.changed(&base, &now).await?;
-    let patch = patch::patch(&before, &after);
+    let patch = aside("comparing the files", move || patch::patch(&before, &after)).await?;
     Ok(([(CONTENT_TYPE, "text/x-patch")], patch).into_response())
 }
