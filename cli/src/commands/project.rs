@@ -336,19 +336,28 @@ async fn apply(
 ) -> Result<(), CliError> {
     let Some(newest) = open_proposal(&connection.client, id, &file, namespace.clone()).await? else {
         return Err(CliError::new(Exit::Refused, format!("there is no proposal for {file:?}"))
-            .hint(format!("riverrun project improve {id} --file {file}")));
+            .hint(format!("riverrun project improve {id} --file {}", shell_word(&file))));
     };
     let is_wanted = yes || {
         print_piece(&for_people(newest.diff.clone()))?;
         confirmed(&file).await
     };
     if !is_wanted {
-        return Err(CliError::new(Exit::Refused, format!("{file} was not changed: it was not confirmed"))
-            .hint(format!("riverrun project apply {id} --file {file} --yes")));
+        return Err(CliError::new(Exit::Refused, format!("{file:?} was not changed: it was not confirmed"))
+            .hint(format!("riverrun project apply {id} --file {} --yes", shell_word(&file))));
     }
     let body = ApplyBody { file, proposal_id: Some(newest.proposal_id), confirm: true };
     let done: FileChangedView = connection.client.post(&path(id, "/apply", namespace), &body).await?;
     output.show(&done, |done| format!("{}  {}", done.file, done.after_sha256))
+}
+
+/// A text as one word of a POSIX shell: names of imported files have any characters, and a hint is copied.
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// What a person answers; nobody is no.
@@ -386,5 +395,19 @@ mod tests {
         let error = patch_as_json(b"+caf\xe9\n").unwrap_err();
         assert!(error.message.contains("byte 4"), "{}", error.message);
         assert_eq!(error.hint.as_deref(), Some("leave --json out"));
+    }
+
+    #[test]
+    fn given_names_of_files_when_they_stand_in_a_hint_then_a_shell_takes_each_as_one_word() {
+        for (name, word) in [
+            ("src/a_b-1.py", "src/a_b-1.py"),
+            ("my file.py", "'my file.py'"),
+            ("$(touch x);.py", "'$(touch x);.py'"),
+            ("it's.py", r"'it'\''s.py'"),
+            ("caf\u{e9}.py", "'caf\u{e9}.py'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(name), word);
+        }
     }
 }
