@@ -11,6 +11,9 @@ use crate::read_models::page::{Page, PageRequest, TimeCursor};
 use crate::read_models::runs::from_json;
 use crate::sql::Sql;
 
+/// How many are read together where one is looked for.
+const FEW: u32 = 50;
+
 pub(super) async fn find<T: DeserializeOwned>(
     sql: &Sql,
     table: Table,
@@ -93,9 +96,6 @@ pub async fn analyses(sql: &Sql, project: ProjectId, page: &PageRequest) -> Resu
     list(sql, (Table::Analyses, query), &project.to_string(), page, place).await
 }
 
-/// Read together where one is looked for.
-const SOME: u32 = 50;
-
 /// The analyses of a project that are done, newest first, `limit` at most; those before `before` where one is given.
 pub async fn done_analyses(
     sql: &Sql,
@@ -104,7 +104,7 @@ pub async fn done_analyses(
     limit: u32,
 ) -> Result<Vec<AnalysisRow>, StoreError> {
     let cursor = before.map(|row| TimeCursor::encode(row.created_at, &row.analysis_id.to_string()));
-    let mut page = PageRequest { limit: Some(limit.max(SOME)), cursor };
+    let mut page = PageRequest { limit: Some(limit.max(FEW)), cursor };
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut done = Vec::new();
     // Beside them lie those that failed, as many as there may be.
@@ -129,7 +129,7 @@ pub async fn proposals(sql: &Sql, project: ProjectId, page: &PageRequest) -> Res
 
 /// The newest proposal for a file that may be applied; `None` when there is no such proposal.
 pub async fn open_proposal(sql: &Sql, project: ProjectId, file: &str) -> Result<Option<ProposalRow>, StoreError> {
-    let mut page = PageRequest { limit: Some(SOME), cursor: None };
+    let mut page = PageRequest { limit: Some(FEW), cursor: None };
     loop {
         let found = proposals(sql, project, &page).await?;
         let newest = found.items.into_iter().find(|one| one.file == file && one.status == "proposed");
