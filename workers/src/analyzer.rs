@@ -21,7 +21,7 @@ use riverrun_projects::progress::Progress;
 use riverrun_projects::report::lines;
 use riverrun_projects::review::{self, review};
 use riverrun_projects::surface::SurfaceChange;
-use riverrun_projects::{ProjectError, ProjectSettings, Report, analyzers, import};
+use riverrun_projects::{ProjectError, ProjectSettings, Report, analyzers, aside, import};
 use riverrun_schemas::projects::{
     AnalyzeProject, ImportProject, ImproveFile, ProjectAnalyzed, ProjectCommand, ProjectEvent, ProjectImported,
     ProjectRemoved, ProposalMade, RemoveProject,
@@ -74,10 +74,7 @@ impl Analyzer {
         let read = match &e.content {
             Some(blob) => {
                 let (source, bytes, progress) = (e.source.clone(), self.blobs.get(blob).await?, progress.clone());
-                let unpacked = tokio::task::spawn_blocking(move || import::unpack(&source, &bytes, &progress)).await;
-                unpacked.unwrap_or_else(|_| {
-                    Err(ProjectError::refused("import_failed", "unpacking broke off", "pack the archive again"))
-                })?
+                aside("unpacking the archive", move || import::unpack(&source, &bytes, &progress)).await??
             }
             None => import::read(&e.source, self.client.as_ref(), progress).await?,
         };
@@ -110,7 +107,8 @@ impl Analyzer {
         let files = self.copies.files(&tree).await?;
         let analyzed = analyzers::analyze(files.clone(), self.sandbox.as_ref(), &self.settings, progress).await;
         let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut report = Report::new(&files, analyzed, took_ms);
+        let counted = files.clone();
+        let mut report = aside("counting what was found", move || Report::new(&counted, analyzed, took_ms)).await?;
         report.surface_change = self.surface_change(&report, state).await;
         if e.review {
             let begun = Instant::now();
@@ -234,7 +232,8 @@ impl Analyzer {
             ));
         };
         // A test that fails shows what it compared.
-        let masks = Masks::of_all(&files);
+        let texts = files.clone();
+        let masks = aside("looking for secrets", move || Masks::of_all(&texts)).await?;
         let start = (sandbox, &self.settings.programs);
         let contents: Vec<&[u8]> = rewrites.iter().map(|rewrite| rewrite.content.as_slice()).collect();
         let rewrites = (e.file.as_str(), contents.as_slice());

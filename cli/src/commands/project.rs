@@ -1,7 +1,6 @@
 //! `riverrun project`.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Subcommand;
 use riverrun_api::wire::{
@@ -9,7 +8,7 @@ use riverrun_api::wire::{
     ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody, TestRunView, TrendView,
 };
 
-use crate::client::{encode, with_query};
+use crate::client::{Client, encode, with_query};
 use crate::commands::runs::approve::{read_line, somebody_is_there};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
@@ -17,12 +16,11 @@ use crate::output::{Output, for_people, print_bytes, print_line, print_piece, ta
 use crate::paging::PageArgs;
 use crate::settings::Settings;
 
+mod accepted;
 mod progress;
 mod shown;
 pub(crate) mod tools;
 mod trend;
-
-const POLL: Duration = Duration::from_millis(100);
 
 /// What to do with projects.
 #[derive(Debug, Subcommand)]
@@ -189,7 +187,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
         ProjectCommand::Import { source, name, namespace } => {
             let body = ImportBody { source, name, namespace: namespace.clone() };
             let accepted: ProjectAccepted = client.post("/projects/import", &body).await?;
-            let view = imported(connection, &accepted.project_id, namespace, output).await?;
+            let view = accepted::imported(client, &accepted.project_id, namespace, output).await?;
             output.show(&view, imported_line)
         }
         ProjectCommand::Ls { namespace, page } => {
@@ -212,21 +210,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
         ProjectCommand::Analyze { id, no_review, namespace } => {
             let body = AnalyzeBody { review: Some(!no_review), model: None };
             let accepted: AnalysisAccepted = client.post(&path(&id, "/analyze", namespace.clone()), &body).await?;
-            let place = with_query(
-                &format!("/projects/{}/report", encode(&id)),
-                &[("namespace", namespace.clone()), ("analysis", Some(accepted.analysis_id))],
-            );
-            let seen = progress::Seen::new(output, "analyzers");
-            loop {
-                let view: ProjectView = client.get(&path(&id, "", namespace.clone())).await?;
-                if view.status != "analyzing" {
-                    break;
-                }
-                seen.show(&view);
-                tokio::time::sleep(POLL).await;
-            }
-            drop(seen);
-            let report: ReportView = client.get(&place).await?;
+            let report = accepted::report(client, &id, accepted.analysis_id, namespace, output).await?;
             output.show(&report, |report| for_people(shown::report(report)))
         }
         ProjectCommand::Report { id, sarif, html, namespace } => {
@@ -254,14 +238,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             let may_remove = (!may_remove.is_empty()).then_some(may_remove);
             let body = ImproveBody { file, instruction, model: None, candidates, tests, may_remove };
             let accepted: ProposalAccepted = client.post(&path(&id, "/improve", namespace.clone()), &body).await?;
-            let place = path(&id, &format!("/proposals/{}", encode(&accepted.proposal_id)), namespace);
-            let proposal = loop {
-                let proposal: ProposalView = client.get(&place).await?;
-                if proposal.status != "proposing" {
-                    break proposal;
-                }
-                tokio::time::sleep(POLL).await;
-            };
+            let proposal = accepted::proposal(client, &id, &accepted.proposal_id, namespace, output).await?;
             output.show(&proposal, |proposal| for_people(proposal.diff.clone()))?;
             tell_proposal(&proposal);
             if proposal.status == "refused" {
@@ -330,25 +307,23 @@ fn write_to(file: &Path, content: &[u8]) -> Result<(), CliError> {
     Ok(())
 }
 
-async fn imported(
-    connection: &Connection,
+/// The newest proposal for a file that may be applied.
+async fn open_proposal(
+    client: &Client,
     id: &str,
+    file: &str,
     namespace: Option<String>,
-    output: Output,
-) -> Result<ProjectView, CliError> {
-    let seen = progress::Seen::new(output, "files");
+) -> Result<Option<ProposalView>, CliError> {
+    let mut cursor = None;
     loop {
-        let view: ProjectView = connection.client.get(&path(id, "", namespace.clone())).await?;
-        match (view.status.as_str(), &view.error) {
-            ("importing", _) => {
-                seen.show(&view);
-                tokio::time::sleep(POLL).await;
-            }
-            (_, Some(error)) => {
-                return Err(CliError::new(Exit::Refused, error.message.clone()).maybe_hint(error.hint.clone()));
-            }
-            (_, None) => return Ok(view),
+        let place = format!("/projects/{}/proposals", encode(id));
+        let place = with_query(&place, &[("namespace", namespace.clone()), ("cursor", cursor)]);
+        let found: Page<ProposalView> = client.get(&place).await?;
+        let newest = found.items.into_iter().find(|one| one.file == file && one.status == "proposed");
+        if newest.is_some() || found.next_cursor.is_none() {
+            return Ok(newest);
         }
+        cursor = found.next_cursor;
     }
 }
 
@@ -359,26 +334,30 @@ async fn apply(
     (yes, namespace): (bool, Option<String>),
     output: Output,
 ) -> Result<(), CliError> {
-    let place = with_query(
-        &format!("/projects/{}/proposals", encode(id)),
-        &[("namespace", namespace.clone()), ("limit", Some("500".to_owned()))],
-    );
-    let found: Page<ProposalView> = connection.client.get(&place).await?;
-    let Some(newest) = found.items.into_iter().find(|one| one.file == file && one.status == "proposed") else {
+    let Some(newest) = open_proposal(&connection.client, id, &file, namespace.clone()).await? else {
         return Err(CliError::new(Exit::Refused, format!("there is no proposal for {file:?}"))
-            .hint(format!("riverrun project improve {id} --file {file}")));
+            .hint(format!("riverrun project improve {id} --file {}", shell_word(&file))));
     };
     let is_wanted = yes || {
         print_piece(&for_people(newest.diff.clone()))?;
         confirmed(&file).await
     };
     if !is_wanted {
-        return Err(CliError::new(Exit::Refused, format!("{file} was not changed: it was not confirmed"))
-            .hint(format!("riverrun project apply {id} --file {file} --yes")));
+        return Err(CliError::new(Exit::Refused, format!("{file:?} was not changed: it was not confirmed"))
+            .hint(format!("riverrun project apply {id} --file {} --yes", shell_word(&file))));
     }
     let body = ApplyBody { file, proposal_id: Some(newest.proposal_id), confirm: true };
     let done: FileChangedView = connection.client.post(&path(id, "/apply", namespace), &body).await?;
     output.show(&done, |done| format!("{}  {}", done.file, done.after_sha256))
+}
+
+/// A text as one word of a POSIX shell: names of imported files have any characters, and a hint is copied.
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// What a person answers; nobody is no.
@@ -416,5 +395,19 @@ mod tests {
         let error = patch_as_json(b"+caf\xe9\n").unwrap_err();
         assert!(error.message.contains("byte 4"), "{}", error.message);
         assert_eq!(error.hint.as_deref(), Some("leave --json out"));
+    }
+
+    #[test]
+    fn given_names_of_files_when_they_stand_in_a_hint_then_a_shell_takes_each_as_one_word() {
+        for (name, word) in [
+            ("src/a_b-1.py", "src/a_b-1.py"),
+            ("my file.py", "'my file.py'"),
+            ("$(touch x);.py", "'$(touch x);.py'"),
+            ("it's.py", r"'it'\''s.py'"),
+            ("caf\u{e9}.py", "'caf\u{e9}.py'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(name), word);
+        }
     }
 }

@@ -62,15 +62,20 @@ fn given_up(path: &str) -> Finding {
 }
 
 fn broken(path: &str, root: Node<'_>) -> Finding {
-    let mut at = root;
-    let mut is_found = false;
-    each(root, |node| {
-        if !is_found && (node.is_error() || node.is_missing()) {
-            (at, is_found) = (node, true);
-        }
-    });
     let rule = (TOOL, "syntax-error", Severity::High);
-    Finding::new(rule, place(path, at), "the file does not parse from here on", "correct the syntax")
+    Finding::new(rule, place(path, first_error(root)), "the file does not parse from here on", "correct the syntax")
+}
+
+/// The first node that is an error, or that is missing: most often a bracket or a word, which has no name.
+fn first_error(root: Node<'_>) -> Node<'_> {
+    let mut at = root;
+    while !at.is_error() && !at.is_missing() {
+        let mut cursor = at.walk();
+        let inner = at.children(&mut cursor).find(|child| child.has_error() || child.is_missing());
+        let Some(inner) = inner else { break };
+        at = inner;
+    }
+    at
 }
 
 /// A part of a file that something may be said of.

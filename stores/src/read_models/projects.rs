@@ -17,7 +17,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use queries::{analyses, analysis, change, project, projects, proposal, proposals};
+pub use queries::{analyses, analysis, change, done_analyses, open_proposal, project, projects, proposal, proposals};
 pub use removals::{RemovalRow, removal};
 pub use rows::{AnalysisRow, ChangeRow, ProjectRow, ProposalRow};
 use table::{Table, load, save};

@@ -8,8 +8,8 @@ use riverrun_projects::{improve as rewriting, own_tests};
 use riverrun_schemas::projects::{ApplyProposal, ImproveFile, ProjectCommand, RevertFile};
 use riverrun_schemas::{ChangeId, ProposalId, now_ms};
 use riverrun_stores::StoreError;
+use riverrun_stores::read_models::Timestamp;
 use riverrun_stores::read_models::projects::{self, ChangeRow, ProjectRow, ProposalRow};
-use riverrun_stores::read_models::{PageRequest, Timestamp};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -202,9 +202,7 @@ async fn apply(
     let proposal_id: ProposalId = match &body.proposal_id {
         Some(proposal) => id(proposal)?,
         None => {
-            let page = PageRequest { limit: Some(500), cursor: None };
-            let found = projects::proposals(&state.parts().sql, row.project_id, &page).await?;
-            let newest = found.items.into_iter().find(|one| one.file == body.file && one.status == "proposed");
+            let newest = projects::open_proposal(&state.parts().sql, row.project_id, &body.file).await?;
             newest.ok_or_else(|| no_proposal(&format!("for {:?}", body.file)))?.proposal_id
         }
     };

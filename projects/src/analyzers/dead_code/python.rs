@@ -10,6 +10,7 @@ use crate::copy::Files;
 use crate::definitions::{Reach, definitions, holds_statements, statements};
 use crate::finding::{Finding, Severity};
 use crate::language::{Kinds, Language, each_below, each_with_depth, named, text};
+use crate::words::Words;
 
 /// Functions that reach names which are written nowhere.
 const DYNAMIC: [&str; 5] = ["globals", "locals", "vars", "eval", "exec"];
@@ -62,7 +63,7 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let pages = pages(snapshot.files());
-    let prefixes: HashSet<&str> = all.iter().flat_map(|one| one.prefixes.iter().copied()).collect();
+    let prefixes = Words::longest_first(all.iter().flat_map(|one| one.prefixes.iter().copied()));
     let mut total = Mentions::new();
     let mut reached: HashMap<&str, usize> = HashMap::new();
     let mut taken: HashSet<(&str, &str)> = HashSet::new();
@@ -79,7 +80,7 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
         let own = usize::from(from.outward.contains(name));
         reached.get(name).copied().unwrap_or(0) > own
     };
-    let is_asked_for = |name: &str| pages.contains(name) || prefixes.iter().any(|prefix| name.starts_with(*prefix));
+    let is_asked_for = |name: &str| pages.contains(name) || prefixes.at(name).is_some();
     let severity = if is_library(snapshot.files()) { Severity::Info } else { Severity::Low };
     let mut found = Vec::new();
     for one in &all {
