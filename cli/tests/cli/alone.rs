@@ -29,6 +29,17 @@ fn given_no_server_when_catalogs_are_asked_then_they_answer_without_starting_any
 }
 
 #[test]
+fn given_variables_that_are_no_utf_8_when_commands_run_then_those_of_others_are_nothing_to_them() {
+    let place = Place::new().with_bytes("OLDPWD", b"/srv/caf\xe9");
+    let done = place.run(&["agents", "--json"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""));
+    let done = place.with_bytes("RIVERRUN_API_HOST", b"canary\xff").run(&["agents"]);
+    assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{}", done.stderr);
+    assert!(done.stderr.contains("RIVERRUN_API_HOST is not valid UTF-8"), "{}", done.stderr);
+    assert!(!done.stderr.contains("canary") && done.stderr.contains("hint: "), "{}", done.stderr);
+}
+
+#[test]
 fn given_no_server_when_the_log_is_needed_then_a_stack_is_hosted_for_the_command_and_gone_after_it() {
     let place = Place::new();
     for arguments in [["runs", "ls"], ["collections", "--json"], ["dlq", "ls"]] {

@@ -1,4 +1,6 @@
+use std::ffi::OsString;
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -8,7 +10,7 @@ use serde_json::Value;
 /// A folder with settings of its own; no setting of whoever runs the tests reaches it.
 pub(crate) struct Place {
     folder: tempfile::TempDir,
-    settings: Vec<(String, String)>,
+    settings: Vec<(String, OsString)>,
 }
 
 /// What a command did.
@@ -40,9 +42,14 @@ impl Place {
             .with("RIVERRUN_MODELS_OFFLINE", "true")
     }
 
-    pub(crate) fn with(mut self, name: &str, value: impl ToString) -> Self {
+    pub(crate) fn with(self, name: &str, value: impl ToString) -> Self {
+        self.with_bytes(name, value.to_string().as_bytes())
+    }
+
+    /// A variable of any bytes, as the system has them.
+    pub(crate) fn with_bytes(mut self, name: &str, value: &[u8]) -> Self {
         self.settings.retain(|(known, _)| known != name);
-        self.settings.push((name.to_owned(), value.to_string()));
+        self.settings.push((name.to_owned(), OsString::from_vec(value.to_vec())));
         self
     }
 
