@@ -6,6 +6,10 @@ use std::path::Path;
 use riverrun_knowledge::retrieval::metrics::Judged;
 
 use crate::error::{CliError, Exit};
+use crate::input;
+
+/// Largest file of queries or judgements, in bytes.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// The questions of the first file that are judged in the second, each with its judgements. A line of the first is an id, a tab and a text;
 /// of the second a question, a document and a grade, or TREC's four columns.
@@ -21,8 +25,10 @@ pub fn read(texts: &Path, judgements: &Path) -> Result<Vec<(String, Judged)>, Cl
 }
 
 fn text_of(path: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(path).map_err(|error| {
-        let failed = CliError::new(Exit::Usage, format!("{} can't be read: {error}", path.display()));
+    let read = input::read_now(path, MAX_BYTES)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is no UTF-8 text".to_owned()));
+    read.map_err(|reason| {
+        let failed = CliError::new(Exit::Usage, format!("{} can't be read: {reason}", path.display()));
         failed.hint("--queries and --qrels name files of yours; docs/retrieval.md has a script that makes both")
     })
 }

@@ -8,6 +8,7 @@ mod client;
 mod commands;
 mod error;
 mod host;
+mod input;
 mod judged;
 mod lock;
 mod open_files;

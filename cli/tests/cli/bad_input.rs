@@ -77,6 +77,22 @@ fn given_command_lines_that_are_none_when_they_are_run_then_the_exit_code_is_2()
 }
 
 #[test]
+fn given_files_without_an_end_when_they_are_named_then_each_command_refuses_them() {
+    let place = Place::new();
+    std::fs::write(place.path().join("queries.tsv"), "1\twhat is it\n").unwrap();
+    for (arguments, code) in [
+        (vec!["chat", "hi", "--file", "/dev/zero"], 4),
+        (vec!["finetune", "eval", "/dev/zero"], 4),
+        (vec!["finetune", "dataset", "verses", "--jsonl", "/dev/zero"], 4),
+        (vec!["finetune", "train", "--dataset", "/dev/zero", "--name", "poet"], 4),
+        (vec!["canvas", "check", "/dev/zero"], 2),
+        (vec!["rag", "eval", "--queries", "queries.tsv", "--qrels", "/dev/zero"], 2),
+    ] {
+        check(&place, &arguments, code, &["/dev/zero", "it has more than ", "hint: "]);
+    }
+}
+
+#[test]
 fn given_settings_that_can_not_be_when_a_command_starts_then_the_setting_and_its_value_are_named() {
     for (name, value, code) in [
         ("RIVERRUN_API_PORT", "http", 2),

@@ -71,16 +71,16 @@ fn is_of_method(error: &CliError) -> bool {
     error.code.as_deref() == Some("cuda_required")
 }
 
-/// The dataset's name; a file is handed in under the name of the model.
+/// The dataset's name; a file is handed in under the name of the model. A folder is none: it may happen to be called like a dataset.
 async fn dataset(connection: &Connection, args: &TrainArgs) -> Result<String, CliError> {
     let path = Path::new(&args.dataset);
-    if !path.exists() {
+    if !path.exists() || path.is_dir() {
         return Ok(args.dataset.clone());
     }
     let usual = if ["dpo", "rlhf"].contains(&args.method.as_str()) { "dpo" } else { "sft" };
     let format = args.format.as_deref().unwrap_or(usual);
     let of = Of { format, base_model: args.base_model.as_deref(), from_runs: None };
-    let view = hand_in(connection, &args.name, of, read(path)?).await?;
+    let view = hand_in(connection, &args.name, of, read(path).await?).await?;
     tell_warnings(&view);
     Ok(view.name)
 }

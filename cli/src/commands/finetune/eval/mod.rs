@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
+use crate::input;
 use crate::output::{Output, table};
 
 use bertscore::BertReport;
@@ -53,6 +54,8 @@ pub struct EvalArgs {
 }
 
 const METRICS: [&str; 3] = ["rouge", "bertscore", "ragas"];
+/// Largest file of samples, in bytes.
+const MAX_SAMPLES: u64 = 256 << 20;
 
 /// What was measured.
 #[derive(Debug, Default, Serialize)]
@@ -113,7 +116,9 @@ pub(crate) async fn run(
     output: Output,
 ) -> Result<(), CliError> {
     args.check()?;
-    let bytes = std::fs::read(&args.samples).map_err(|error| args.refused(&format!("can't be read: {error}")))?;
+    let bytes = input::read(&args.samples, MAX_SAMPLES)
+        .await
+        .map_err(|reason| args.refused(&format!("can't be read: {reason}")))?;
     let mut evaluation = Evaluation::default();
     if args.wants("rouge") {
         evaluation.rouge = Some(args.shown(rouge_report(&args.answers(&bytes)?, args.stem)));
