@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tower::ServiceExt;
 
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, WRITABLE};
 
 /// Longest answer that is not a stream, in bytes.
 const MAX_ANSWER: usize = 256 << 20;
@@ -321,7 +321,7 @@ async fn write(mut answer: Answer, to: &Path) -> Result<(), CliError> {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
-    CliError::new(Exit::Failed, format!("{} can't be written: {error}", path.display()))
+    CliError::new(Exit::Failed, format!("{} can't be written: {error}", path.display())).hint(WRITABLE)
 }
 
 fn broken(reason: &str) -> CliError {

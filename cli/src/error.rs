@@ -44,6 +44,9 @@ impl Exit {
 /// What a command needs where the API wants a token.
 pub const WANTS_TOKEN: &str = "set RIVERRUN_API_TOKEN to one of its tokens; riverrun tokens create makes one";
 
+/// What a command needs where it can't write a file that people named.
+pub const WRITABLE: &str = "name a file in a folder that is there and can be written";
+
 /// A command failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -78,9 +81,10 @@ impl CliError {
         self
     }
 
-    /// The same, where a server refused it without a fix: the help of the command that was asked for.
+    /// The same, where it was refused, here or by a server, without a fix: the help of the command that was asked for.
     pub fn or_help_of(mut self, command: &str) -> Self {
-        if self.hint.is_none() && self.status.is_some() {
+        let is_refused = self.status.is_some() || matches!(self.exit, Exit::Usage | Exit::Refused);
+        if self.hint.is_none() && is_refused {
             self.hint = Some(format!("{command} --help shows what it takes"));
         }
         self

@@ -1,9 +1,11 @@
 //! Data on stdout, words for people on stderr. Tables have no frame and no colour where nobody looks at them.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
+use tokio::sync::Notify;
 
 use crate::error::CliError;
 
@@ -45,12 +47,14 @@ pub fn print_line(text: &str) -> Result<(), CliError> {
     if text.is_empty() {
         return Ok(());
     }
+    let text = for_people(text, stdout_is_terminal());
     let mut stdout = io::stdout().lock();
     Ok(pipe(writeln!(stdout, "{text}").and_then(|()| stdout.flush()))?)
 }
 
 /// Data without a line end: for text as a model writes it.
 pub fn print_piece(text: &str) -> Result<(), CliError> {
+    let text = for_people(text, stdout_is_terminal());
     let mut stdout = io::stdout().lock();
     Ok(pipe(write!(stdout, "{text}").and_then(|()| stdout.flush()))?)
 }
@@ -61,16 +65,28 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
     Ok(pipe(stdout.write_all(bytes).and_then(|()| stdout.flush()))?)
 }
 
+/// Told once nobody reads stdout any more.
+static READER_GONE: Notify = Notify::const_new();
+
 /// Whoever reads has enough: that is no failure of ours.
 fn pipe(result: io::Result<()>) -> io::Result<()> {
     match result {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            READER_GONE.notify_one();
+            Ok(())
+        }
         other => other,
     }
 }
 
+/// Ends once something was written that nobody reads, as behind `| head`: what only shows need not go on. For one at a time.
+pub async fn reader_gone() {
+    READER_GONE.notified().await;
+}
+
 /// A line for people.
 pub fn tell(text: &str) {
+    let text = for_people(text, stderr_is_terminal());
     let _ = writeln!(io::stderr().lock(), "{text}"); // nobody to tell is no failure
 }
 
@@ -128,9 +144,10 @@ pub fn clip(text: &str, limit: usize) -> String {
     }
 }
 
-/// What others wrote, such as imported code: at a terminal without characters that steer it, and as it is for files and programs.
-pub fn for_people(text: String) -> String {
-    if stdout_is_terminal() { visible(&text) } else { text }
+/// What is shown may be of others: imported code, documents, names of files, what a model or a tool says. At a terminal it goes without
+/// characters that steer it, and as it is to files and programs.
+fn for_people(text: &str, is_terminal: bool) -> Cow<'_, str> {
+    if is_terminal { Cow::Owned(visible(text)) } else { Cow::Borrowed(text) }
 }
 
 /// A text with � for what would move the cursor of a terminal, or reorder what is read (Boucher and Anderson, "Trojan Source", 2021).

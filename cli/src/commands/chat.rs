@@ -14,7 +14,7 @@ use crate::client::SseEvent;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::input;
-use crate::output::{Output, print_piece, tell};
+use crate::output::{Output, print_piece, reader_gone, tell};
 
 #[derive(Deserialize)]
 struct Delta {
@@ -50,11 +50,13 @@ async fn talk(connection: &Connection, args: ChatArgs, output: Output) -> Result
         }
         return Ok(());
     }
-    let done: ChatDone =
-        stream(connection, "/chat", serde_json::to_value(&body).map_err(std::io::Error::other)?, &mut |piece| {
-            print_piece(piece)
-        })
-        .await?;
+    let body = serde_json::to_value(&body).map_err(std::io::Error::other)?;
+    let mut on_delta = |piece: &str| print_piece(piece);
+    let done = tokio::select! {
+        done = stream::<ChatDone>(connection, "/chat", body, &mut on_delta) => done?,
+        // Nobody hears the rest: the model need not go on.
+        () = reader_gone() => return Ok(()),
+    };
     print_piece("\n")?;
     tell(&closing(&done));
     Ok(())

@@ -1,7 +1,6 @@
 //! `riverrun project`.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Subcommand;
 use riverrun_api::wire::{
@@ -11,9 +10,9 @@ use riverrun_api::wire::{
 
 use crate::client::{encode, with_query};
 use crate::commands::runs::approve::{read_line, somebody_is_there};
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, WRITABLE};
 use crate::host::Connection;
-use crate::output::{Output, for_people, print_bytes, print_line, print_piece, table, tell};
+use crate::output::{Output, print_bytes, print_line, print_piece, table, tell};
 use crate::paging::PageArgs;
 use crate::settings::Settings;
 
@@ -21,8 +20,9 @@ mod progress;
 mod shown;
 pub(crate) mod tools;
 mod trend;
+mod waiting;
 
-const POLL: Duration = Duration::from_millis(100);
+use waiting::Waiting;
 
 /// What to do with projects.
 #[derive(Debug, Subcommand)]
@@ -189,7 +189,8 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
         ProjectCommand::Import { source, name, namespace } => {
             let body = ImportBody { source, name, namespace: namespace.clone() };
             let accepted: ProjectAccepted = client.post("/projects/import", &body).await?;
-            let view = imported(connection, &accepted.project_id, namespace, output).await?;
+            let seen = progress::Seen::new(output, "files");
+            let view = Waiting::at(client).imported(&accepted.project_id, namespace, seen).await?;
             output.show(&view, imported_line)
         }
         ProjectCommand::Ls { namespace, page } => {
@@ -212,22 +213,9 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
         ProjectCommand::Analyze { id, no_review, namespace } => {
             let body = AnalyzeBody { review: Some(!no_review), model: None };
             let accepted: AnalysisAccepted = client.post(&path(&id, "/analyze", namespace.clone()), &body).await?;
-            let place = with_query(
-                &format!("/projects/{}/report", encode(&id)),
-                &[("namespace", namespace.clone()), ("analysis", Some(accepted.analysis_id))],
-            );
             let seen = progress::Seen::new(output, "analyzers");
-            loop {
-                let view: ProjectView = client.get(&path(&id, "", namespace.clone())).await?;
-                if view.status != "analyzing" {
-                    break;
-                }
-                seen.show(&view);
-                tokio::time::sleep(POLL).await;
-            }
-            drop(seen);
-            let report: ReportView = client.get(&place).await?;
-            output.show(&report, |report| for_people(shown::report(report)))
+            let report = Waiting::at(client).report(&id, &accepted.analysis_id, namespace, seen).await?;
+            output.show(&report, shown::report)
         }
         ProjectCommand::Report { id, sarif, html, namespace } => {
             let form = sarif.map(|file| ("sarif", file)).or(html.map(|file| ("html", file)));
@@ -238,9 +226,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             );
             match form {
                 Some((_, file)) => write_to(&file, &client.bytes(&place).await?),
-                None => {
-                    output.show(&client.get::<ReportView>(&place).await?, |report| for_people(shown::report(report)))
-                }
+                None => output.show(&client.get::<ReportView>(&place).await?, shown::report),
             }
         }
         ProjectCommand::Trend { id, from, to, namespace } => {
@@ -248,21 +234,14 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
                 &format!("/projects/{}/trend", encode(&id)),
                 &[("namespace", namespace), ("from", from), ("to", to)],
             );
-            output.show(&client.get::<TrendView>(&place).await?, |trend| for_people(trend::shown(trend)))
+            output.show(&client.get::<TrendView>(&place).await?, trend::shown)
         }
         ProjectCommand::Improve { id, file, instruction, candidates, may_remove, tests, namespace } => {
             let may_remove = (!may_remove.is_empty()).then_some(may_remove);
             let body = ImproveBody { file, instruction, model: None, candidates, tests, may_remove };
             let accepted: ProposalAccepted = client.post(&path(&id, "/improve", namespace.clone()), &body).await?;
-            let place = path(&id, &format!("/proposals/{}", encode(&accepted.proposal_id)), namespace);
-            let proposal = loop {
-                let proposal: ProposalView = client.get(&place).await?;
-                if proposal.status != "proposing" {
-                    break proposal;
-                }
-                tokio::time::sleep(POLL).await;
-            };
-            output.show(&proposal, |proposal| for_people(proposal.diff.clone()))?;
+            let proposal = Waiting::at(client).proposal(&id, &accepted.proposal_id, namespace).await?;
+            output.show(&proposal, |proposal| proposal.diff.clone())?;
             tell_proposal(&proposal);
             if proposal.status == "refused" {
                 return Err(CliError::new(
@@ -324,32 +303,11 @@ fn write_to(file: &Path, content: &[u8]) -> Result<(), CliError> {
     if file == Path::new("-") {
         return print_bytes(content);
     }
-    std::fs::write(file, content)
-        .map_err(|error| CliError::new(Exit::Failed, format!("{} can't be written: {error}", file.display())))?;
+    std::fs::write(file, content).map_err(|error| {
+        CliError::new(Exit::Failed, format!("{} can't be written: {error}", file.display())).hint(WRITABLE)
+    })?;
     tell(&format!("wrote {}", file.display()));
     Ok(())
-}
-
-async fn imported(
-    connection: &Connection,
-    id: &str,
-    namespace: Option<String>,
-    output: Output,
-) -> Result<ProjectView, CliError> {
-    let seen = progress::Seen::new(output, "files");
-    loop {
-        let view: ProjectView = connection.client.get(&path(id, "", namespace.clone())).await?;
-        match (view.status.as_str(), &view.error) {
-            ("importing", _) => {
-                seen.show(&view);
-                tokio::time::sleep(POLL).await;
-            }
-            (_, Some(error)) => {
-                return Err(CliError::new(Exit::Refused, error.message.clone()).maybe_hint(error.hint.clone()));
-            }
-            (_, None) => return Ok(view),
-        }
-    }
 }
 
 async fn apply(
@@ -369,7 +327,12 @@ async fn apply(
             .hint(format!("riverrun project improve {id} --file {file}")));
     };
     let is_wanted = yes || {
-        print_piece(&for_people(newest.diff.clone()))?;
+        // With --json, stdout is for what comes of it.
+        if output.json {
+            tell(newest.diff.trim_end_matches('\n'))
+        } else {
+            print_piece(&newest.diff)?
+        }
         confirmed(&file).await
     };
     if !is_wanted {

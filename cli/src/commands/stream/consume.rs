@@ -13,6 +13,7 @@ use riverrun_workers::stream::{self, StreamConfig, StreamTarget};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use super::super::until_signal;
 use super::produce::failed;
 use crate::args::ChunkArgs;
 use crate::error::{CliError, Exit};
@@ -76,11 +77,16 @@ pub async fn run(args: ConsumeArgs, settings: &Settings, name: &str, output: Out
     if !stream::is_open_topic(&topic) {
         return Err(failed(&stream::StreamError::WrongTopic(topic)));
     }
-    let connection = super::super::until_signal(Connection::full(settings, name)).await?;
+    let connection = until_signal(Connection::full(settings, name)).await?;
     let result = async {
         let stop = CancellationToken::new();
         let consumed = consume(&connection, settings, &topic, target, idle, &stop, output).await?;
-        let summary = summary(&connection, topic, &place, consumed).await?;
+        let summary = until_signal(summary(&connection, topic, &place, consumed)).await.map_err(|error| match error
+            .exit
+        {
+            Exit::Interrupted => error.hint("what was taken stays on the log: riverrun docs ls shows how far it is"),
+            _ => error,
+        })?;
         output.show(&summary, people)?;
         if summary.failed > 0 || summary.dead_letters > 0 {
             return Err(CliError::new(
@@ -92,7 +98,12 @@ pub async fn run(args: ConsumeArgs, settings: &Settings, name: &str, output: Out
         Ok(())
     }
     .await;
-    connection.close().await;
+    // Stopping takes its own few seconds; whoever insists is let go.
+    let _ = until_signal(async {
+        connection.close().await;
+        Ok(())
+    })
+    .await;
     result
 }
 
@@ -125,9 +136,15 @@ async fn consume(
     let done = tokio::select! {
         done = &mut work => done,
         () = signals.next() => {
-            // What is in work is finished and committed first.
+            // What is in work is finished and committed first; a second signal insists.
             stop.cancel();
-            work.await
+            tokio::select! {
+                done = &mut work => done,
+                () = signals.next() => {
+                    line.finish_and_clear();
+                    return Err(CliError::interrupted().hint("the same command again goes on from there"));
+                }
+            }
         }
     };
     line.finish_and_clear();
