@@ -31,6 +31,11 @@ impl Exit {
         }
     }
 
+    /// For work that was accepted and failed, by the code of its failure.
+    pub fn of_failure(code: &str) -> Self {
+        if matches!(code, "model_runtime_down" | "model_missing") { Exit::ServiceDown } else { Exit::Failed }
+    }
+
     /// For a problem document.
     fn of(problem: &Problem) -> Self {
         match (problem.status, problem.code.as_str()) {

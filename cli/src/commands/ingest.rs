@@ -244,7 +244,7 @@ fn counts(view: &IngestView) -> String {
 
 fn outcome(view: &IngestView) -> Result<(), CliError> {
     if let Some(error) = &view.error {
-        return Err(CliError::new(exit_of(&error.code), error.message.clone())
+        return Err(CliError::new(Exit::of_failure(&error.code), error.message.clone())
             .hint("riverrun ingest --help shows what a source may be")
             .maybe_hint(error.hint.clone()));
     }
@@ -252,15 +252,11 @@ fn outcome(view: &IngestView) -> Result<(), CliError> {
         None => Ok(()),
         Some(first) => {
             let message = format!("{} of {} documents failed", view.failed, view.documents.unwrap_or(view.failed));
-            Err(CliError::new(exit_of(&first.error.code), message)
+            Err(CliError::new(Exit::of_failure(&first.error.code), message)
                 .hint("riverrun docs ls shows which")
                 .maybe_hint(first.error.hint.clone()))
         }
     }
-}
-
-fn exit_of(code: &str) -> Exit {
-    if matches!(code, "model_runtime_down" | "model_missing") { Exit::ServiceDown } else { Exit::Failed }
 }
 
 #[cfg(test)]

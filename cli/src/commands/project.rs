@@ -242,6 +242,11 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             let accepted: ProposalAccepted = client.post(&path(&id, "/improve", namespace.clone()), &body).await?;
             let proposal = Waiting::at(client).proposal(&id, &accepted.proposal_id, namespace).await?;
             output.show(&proposal, |proposal| proposal.diff.clone())?;
+            if let Some(error) = &proposal.error {
+                return Err(CliError::new(Exit::of_failure(&error.code), error.message.clone())
+                    .hint("riverrun diagnose shows what is down")
+                    .maybe_hint(error.hint.clone()));
+            }
             tell_proposal(&proposal);
             if proposal.status == "refused" {
                 return Err(CliError::new(

@@ -53,7 +53,7 @@ async fn ended(connection: &Connection, args: RebuildArgs, output: Output) -> Re
         view = connection.client.get(&format!("/rebuilds/{}", view.rebuild_id)).await?;
     }
     if let Some(error) = &view.error {
-        return Err(CliError::new(Exit::Failed, error.message.clone()).maybe_hint(error.hint.clone()));
+        return Err(CliError::new(Exit::of_failure(&error.code), error.message.clone()).maybe_hint(error.hint.clone()));
     }
     Ok(view)
 }

@@ -40,7 +40,7 @@ pub async fn run(connection: &Connection, args: ReembedArgs, output: Output) -> 
         view = connection.client.get(&format!("/reembeddings/{}", view.reembedding_id)).await?;
     }
     if let Some(error) = &view.error {
-        return Err(CliError::new(Exit::Failed, error.message.clone()).maybe_hint(error.hint.clone()));
+        return Err(CliError::new(Exit::of_failure(&error.code), error.message.clone()).maybe_hint(error.hint.clone()));
     }
     output.show(&view, |view| {
         format!(

@@ -52,7 +52,7 @@ pub async fn run(connection: &Connection, args: TuneArgs, output: Output) -> Res
         view = connection.client.get(&format!("/tunings/{}", view.tuning_id)).await?;
     }
     if let Some(error) = &view.error {
-        return Err(CliError::new(Exit::Failed, error.message.clone()).maybe_hint(error.hint.clone()));
+        return Err(CliError::new(Exit::of_failure(&error.code), error.message.clone()).maybe_hint(error.hint.clone()));
     }
     output.show(&view, shown)
 }

@@ -88,6 +88,25 @@ fn given_a_model_server_that_is_down_when_it_is_needed_then_the_exit_code_is_3_a
 }
 
 #[test]
+fn given_a_model_server_that_is_down_when_a_rewrite_is_asked_for_then_that_is_told_and_not_a_stronger_model() {
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("code")).unwrap();
+    std::fs::write(place.path().join("code/a.py"), "import os\n").unwrap();
+    let project = place.run(&["project", "import", "code", "--json"]).json();
+    let id = project["project_id"].as_str().unwrap();
+    let done = place.run(&["project", "improve", id, "--file", "a.py"]);
+    assert_eq!((done.code, done.stdout.as_str()), (3, ""), "{}", done.stderr);
+    assert!(done.stderr.contains("127.0.0.1:9") && done.stderr.contains("hint: "), "{}", done.stderr);
+    assert!(!done.stderr.contains("stronger model"), "{}", done.stderr);
+    let done = place.run(&["project", "improve", id, "--file", "a.py", "--json"]);
+    let proposal = done.json();
+    assert_eq!(
+        (done.code, &proposal["status"], &proposal["error"]["code"]),
+        (3, &json!("refused"), &json!("model_runtime_down"))
+    );
+}
+
+#[test]
 fn given_a_broker_elsewhere_that_is_down_when_it_is_needed_then_it_is_named() {
     let address = format!("127.0.0.1:{}", free_port());
     let place = Place::new().with("RIVERRUN_KAFKA_BROKERS", &address);

@@ -93,6 +93,19 @@ fn given_files_without_an_end_when_they_are_named_then_each_command_refuses_them
 }
 
 #[test]
+fn given_command_lines_that_mean_nothing_together_when_they_are_run_then_each_is_refused_with_what_to_do() {
+    let place = Place::new();
+    for (arguments, words) in [
+        (vec!["warehouse", "tables", "--csv", "--json"], vec!["--csv", "--json", "hint: leave one"]),
+        (vec!["--json", "warehouse", "query", "SELECT 1", "--csv"], vec!["--csv", "--json", "hint: leave one"]),
+        (vec!["mcp", "--namespace", "Team A"], vec!["--namespace", "hint: riverrun mcp --help"]),
+        (vec!["tokens", "create", "ann", "--scope", "read", "--namespace", "Team A"], vec!["--namespace"]),
+    ] {
+        check(&place, &arguments, 2, &words);
+    }
+}
+
+#[test]
 fn given_settings_that_can_not_be_when_a_command_starts_then_the_setting_and_its_value_are_named() {
     for (name, value, code) in [
         ("RIVERRUN_API_PORT", "http", 2),

@@ -154,15 +154,20 @@ pub(super) async fn watch(connection: &Connection, job_id: &str, output: Output)
             tell(&doubt);
         }
     }
+    outcome(&job)
+}
+
+/// Success, or why not.
+fn outcome(job: &JobView) -> Result<(), CliError> {
+    let listed = "riverrun finetune jobs";
     match &job.error {
-        None => Ok(()),
-        Some(error) => {
-            let failed = CliError::new(Exit::Failed, error.message.clone());
-            Err(match &error.hint {
-                Some(hint) => failed.hint(hint.clone()),
-                None => failed,
-            })
+        Some(error) => Err(CliError::new(Exit::of_failure(&error.code), error.message.clone())
+            .hint(listed)
+            .maybe_hint(error.hint.clone())),
+        None if job.status == "cancelled" => {
+            Err(CliError::new(Exit::Failed, format!("training {} was cancelled", job.job_id)).hint(listed))
         }
+        None => Ok(()),
     }
 }
 
@@ -226,6 +231,24 @@ mod tests {
         let refused = |code: &str| CliError { code: Some(code.to_owned()), ..CliError::new(Exit::Failed, "refused") };
         assert!(is_of_method(&refused("cuda_required")));
         assert!(!is_of_method(&refused("dataset_not_found")));
+    }
+
+    #[test]
+    fn given_a_training_that_ended_when_it_was_followed_then_the_exit_code_says_how() {
+        let ended = |status: &str, code: Option<&str>| {
+            let error = code.map(|code| serde_json::json!({ "code": code, "message": "it failed" }));
+            let view = serde_json::json!({
+                "job_id": "job_x", "name": "poet", "method": "sft_lora", "dataset": "verses", "dataset_sha256": "ab",
+                "base_model": "small", "status": status, "step": 3, "max_steps": 9, "loss": null, "eval_loss": null,
+                "learning_rate": null, "tokens_per_s": null, "eta_s": null, "settings": {}, "model": null, "error": error,
+                "created_at": "2026-01-01T00:00:00Z", "started_at": null, "finished_at": null,
+            });
+            outcome(&serde_json::from_value(view).unwrap()).map_err(|error| (error.exit, error.hint.is_some()))
+        };
+        assert_eq!(ended("succeeded", None), Ok(()));
+        assert_eq!(ended("cancelled", None), Err((Exit::Failed, true)));
+        assert_eq!(ended("failed", Some("training_diverged")), Err((Exit::Failed, true)));
+        assert_eq!(ended("failed", Some("model_missing")), Err((Exit::ServiceDown, true)));
     }
 
     #[test]
