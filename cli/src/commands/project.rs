@@ -218,6 +218,10 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             output.show(&report, shown::report)
         }
         ProjectCommand::Report { id, sarif, html, namespace } => {
+            if output.json && html.as_deref() == Some(Path::new("-")) {
+                return Err(CliError::new(Exit::Usage, "--html and --json are two forms of the same")
+                    .hint("leave one of them out, or give --html a file"));
+            }
             let form = sarif.map(|file| ("sarif", file)).or(html.map(|file| ("html", file)));
             let format = form.as_ref().map(|(name, _)| (*name).to_owned());
             let place = with_query(

@@ -93,11 +93,22 @@ fn given_files_without_an_end_when_they_are_named_then_each_command_refuses_them
 }
 
 #[test]
+fn given_a_document_on_stdin_that_is_no_text_when_it_is_published_then_the_input_is_to_blame() {
+    let place = Place::new();
+    let done = place.run_with(&["stream", "produce", "-"], b"caf\xe9");
+    assert_eq!((done.code, done.stdout.as_str()), (4, ""), "{}", done.stderr);
+    assert!(done.stderr.contains("from stdin") && done.stderr.contains("hint: "), "{}", done.stderr);
+    let done = place.run_with(&["stream", "produce", "-"], b" \n");
+    assert!(done.code == 2 && done.stderr.contains("the document is empty"), "{}", done.stderr);
+}
+
+#[test]
 fn given_command_lines_that_mean_nothing_together_when_they_are_run_then_each_is_refused_with_what_to_do() {
     let place = Place::new();
     for (arguments, words) in [
         (vec!["warehouse", "tables", "--csv", "--json"], vec!["--csv", "--json", "hint: leave one"]),
         (vec!["--json", "warehouse", "query", "SELECT 1", "--csv"], vec!["--csv", "--json", "hint: leave one"]),
+        (vec!["project", "report", "prj_x", "--html", "--json"], vec!["--html", "--json", "hint: leave one"]),
         (vec!["mcp", "--namespace", "Team A"], vec!["--namespace", "hint: riverrun mcp --help"]),
         (vec!["tokens", "create", "ann", "--scope", "read", "--namespace", "Team A"], vec!["--namespace"]),
     ] {

@@ -1,4 +1,5 @@
 use std::ffi::OsString;
+use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,12 @@ pub(crate) struct Done {
 }
 
 impl Done {
+    fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let code = output.status.code().unwrap_or(-1);
+        Self { code, stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -73,9 +80,16 @@ impl Place {
 
     /// Runs `riverrun ARGUMENT…` to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Done {
-        let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Done { code: status.code().unwrap_or(-1), stdout: text(stdout), stderr: text(stderr) }
+        Done::of(self.command(arguments).output().unwrap())
+    }
+
+    /// The same with something on its input.
+    pub(crate) fn run_with(&self, arguments: &[&str], input: &[u8]) -> Done {
+        let mut command = self.command(arguments);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        Done::of(child.wait_with_output().unwrap())
     }
 
     /// Starts a server and returns when it answers.
