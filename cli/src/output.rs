@@ -59,8 +59,11 @@ pub fn print_piece(text: &str) -> Result<(), CliError> {
     Ok(pipe(write!(stdout, "{text}").and_then(|()| stdout.flush()))?)
 }
 
-/// Data as it is, whatever its encoding.
+/// Data as it is, whatever its encoding; at a terminal, which has one, as a text.
 pub fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
+    if stdout_is_terminal() {
+        return print_piece(&String::from_utf8_lossy(bytes));
+    }
     let mut stdout = io::stdout().lock();
     Ok(pipe(stdout.write_all(bytes).and_then(|()| stdout.flush()))?)
 }

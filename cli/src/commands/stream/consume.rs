@@ -24,7 +24,7 @@ use crate::settings::Settings;
 use crate::signals::Signals;
 
 const POLL: Duration = Duration::from_millis(100);
-/// How long the documents that were handed in may take to be found.
+/// How long the next of the documents that were handed in may take to be found.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Idle time-out of a topic that is read once.
 pub const USUAL_IDLE_SECONDS: f64 = 5.0;
@@ -211,10 +211,11 @@ async fn summary(
         failed: 0,
         dead_letters: consumed.dead_letters,
     };
-    let until = tokio::time::Instant::now() + PATIENCE;
     for ingest in consumed.ingests {
+        let until = tokio::time::Instant::now() + PATIENCE;
         let Some(view) = ended(connection, ingest, until).await? else {
-            tell("some documents are still on their way; they go on without this command");
+            let when = if connection.is_hosting() { "with the next riverrun serve" } else { "without this command" };
+            tell(&format!("some documents are still on their way; they go on {when}"));
             break;
         };
         summary.indexed += view.indexed;
