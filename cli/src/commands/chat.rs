@@ -51,7 +51,7 @@ async fn talk(connection: &Connection, args: ChatArgs, output: Output) -> Result
         return Ok(());
     }
     let body = serde_json::to_value(&body).map_err(std::io::Error::other)?;
-    let mut on_delta = |piece: &str| print_piece(piece);
+    let mut on_delta = print_piece;
     let done = tokio::select! {
         done = stream::<ChatDone>(connection, "/chat", body, &mut on_delta) => done?,
         // Nobody hears the rest: the model need not go on.
