@@ -94,7 +94,12 @@ impl Place {
 
     /// Starts a server and returns when it answers.
     pub(crate) fn serve(&self) -> Server {
-        let child = self.command(&["serve"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        self.serve_logging_to(Stdio::null())
+    }
+
+    /// The same with a log.
+    pub(crate) fn serve_logging_to(&self, log: impl Into<Stdio>) -> Server {
+        let child = self.command(&["serve"]).stdout(Stdio::null()).stderr(log).spawn().unwrap();
         let mut server = Server { child, url: String::new() };
         let owner = self.data().join("riverrun.json");
         server.url = wait_for("the server to answer", || {
