@@ -77,6 +77,21 @@ def test_without_a_server_a_run_that_asks_again_ends_each_command_that_follows_i
     assert watched.returncode == 0 and "waits" not in watched.stderr, watched
 
 
+def test_without_a_server_a_run_whose_conversation_waits_for_somebody_says_for_whom(new_server):
+    alone = new_server("behind")
+    talk = ["--agent", "react", "--session", "ann"]
+    asked = alone.cli("agent", "run", "count [[steps=1 id=before]]", *talk, "--approval", "always")
+    assert asked.returncode == 4, asked
+    first = asked.stderr.split("riverrun runs approve ", 1)[1].split()[0]
+    behind = alone.cli("agent", "run", "count [[steps=1 id=behind]]", *talk, "--approval", "never", timeout=60)
+    assert behind.returncode == 4 and f"waits behind run {first}" in behind.stderr, behind
+    second = behind.stderr.split("error: run ", 1)[1].split()[0]
+    assert f"riverrun runs approve {first}" in behind.stderr and f"riverrun runs watch {second}" in behind.stderr, behind
+    assert alone.cli("runs", "approve", first, timeout=60).returncode == 0
+    watched = alone.cli("runs", "watch", second, timeout=60)
+    assert watched.returncode == 0 and "done after 1 steps" in watched.stdout, watched
+
+
 def test_a_run_that_is_left_by_its_command_is_named(server):
     process = popen(server, "agent", "run", "count [[steps=1 id=left]]", "--agent", "react", "--approval", "always", "--steps")
     # It asks, and beside a server that is waited for.
