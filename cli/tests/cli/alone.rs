@@ -57,6 +57,19 @@ fn given_no_server_when_the_log_is_needed_then_a_stack_is_hosted_for_the_command
 }
 
 #[test]
+fn given_commands_that_start_together_when_each_has_a_folder_of_its_own_then_none_is_in_the_way_of_another() {
+    let port = free_port();
+    let places: Vec<Place> = (0..4).map(|_| Place::new().with("RIVERRUN_BROKER_PORT", port)).collect();
+    std::thread::scope(|threads| {
+        let commands: Vec<_> = places.iter().map(|place| threads.spawn(move || place.run(&["runs", "ls"]))).collect();
+        for command in commands {
+            let done = command.join().unwrap();
+            assert_eq!(done.code, 0, "{}", done.stderr);
+        }
+    });
+}
+
+#[test]
 fn given_a_model_server_that_is_down_when_it_is_needed_then_the_exit_code_is_3_and_the_fix_is_told() {
     let place = Place::new();
     for arguments in [vec!["chat", "hi"], vec!["models"], vec!["diagnose"], vec!["agent", "run", "What is it?"]] {
