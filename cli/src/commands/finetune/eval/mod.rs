@@ -121,7 +121,11 @@ pub(crate) async fn run(
         .map_err(|reason| args.refused(&format!("can't be read: {reason}")))?;
     let mut evaluation = Evaluation::default();
     if args.wants("rouge") {
-        evaluation.rouge = Some(args.shown(rouge_report(&args.answers(&bytes)?, args.stem)));
+        let (answers, stem) = (args.answers(&bytes)?, args.stem);
+        // Long texts take minutes, and an interrupt is heard meanwhile.
+        let measured = tokio::task::spawn_blocking(move || rouge_report(&answers, stem)).await;
+        let report = measured.map_err(|error| CliError::new(Exit::Failed, format!("measuring broke off: {error}")))?;
+        evaluation.rouge = Some(args.shown(report));
     }
     if args.wants("bertscore") {
         let mut found = bertscore::measure(settings, &args, &args.answers(&bytes)?, output).await?;
