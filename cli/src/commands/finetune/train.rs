@@ -17,6 +17,8 @@ use crate::progress;
 
 /// How often a training is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How long it may take until a training shows.
+const FIRST_WORD: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(connection: &Connection, args: TrainArgs, output: Output) -> Result<(), CliError> {
     if args.detach && connection.is_hosting() {
@@ -55,7 +57,21 @@ pub(super) async fn run(connection: &Connection, args: TrainArgs, output: Output
         return output.show(&accepted, |accepted| accepted.job_id.clone());
     }
     tell(&format!("training {}", accepted.job_id));
+    shows(connection, &accepted.job_id).await?;
     watch(connection, &accepted.job_id, output).await
+}
+
+/// Waits until a training that was just accepted can be looked at: what shows it may be behind the log on a machine that is busy.
+async fn shows(connection: &Connection, job_id: &str) -> Result<(), CliError> {
+    let since = tokio::time::Instant::now();
+    let path = format!("/finetune/jobs/{}", encode(job_id));
+    loop {
+        match connection.client.get::<JobView>(&path).await {
+            Err(error) if error.code.as_deref() == Some("finetune_job_not_found") && since.elapsed() < FIRST_WORD => {}
+            seen => return seen.map(|_| ()),
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
 
 /// A dataset that is not there, as whoever may have meant a file reads it: of one that is there no name was asked for.
