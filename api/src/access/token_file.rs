@@ -191,14 +191,15 @@ impl TokenFile {
     }
 
     /// Waits until nobody else changes the file, and reads it as it is then: otherwise a token that was revoked meanwhile would be written
-    /// back. Who waits goes on when the answer is dropped. The folder is what is locked, since each change puts another file in its place.
+    /// back. Who waits goes on when the answer is dropped. A file beside it is locked, since each change puts another one in its place.
     fn turn(&mut self) -> Result<fs::File, TokenFileError> {
-        let path = self.path.clone();
-        let failed = |source| TokenFileError::Io { doing: "locking the folder of", path: path.clone(), source };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).map_err(failed)?;
-        let turn = fs::File::open(folder).and_then(|folder| folder.lock().map(|()| folder)).map_err(failed)?;
-        *self = Self::read(&path)?;
+        let path = self.path.with_extension("json.lock");
+        let failed = |source| TokenFileError::Io { doing: "locking", path: path.clone(), source };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let turn = open_private(&path).and_then(|file| file.lock().map(|()| file)).map_err(failed)?;
+        *self = Self::read(&self.path)?;
         Ok(turn)
     }
 
