@@ -12,7 +12,7 @@ use crate::client::{encode, with_query};
 use crate::commands::runs::approve::{read_line, somebody_is_there};
 use crate::error::{CliError, Exit, WRITABLE};
 use crate::host::Connection;
-use crate::output::{Output, print_bytes, print_line, print_piece, table, tell};
+use crate::output::{Output, print_bytes, print_json, print_line, print_piece, table, tell};
 use crate::paging::PageArgs;
 use crate::settings::Settings;
 
@@ -245,7 +245,12 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             let body = ImproveBody { file, instruction, model: None, candidates, tests, may_remove };
             let accepted: ProposalAccepted = client.post(&path(&id, "/improve", namespace.clone()), &body).await?;
             let proposal = Waiting::at(client).proposal(&id, &accepted.proposal_id, namespace).await?;
-            output.show(&proposal, |proposal| proposal.diff.clone())?;
+            // Blanks at the end of a diff are a line of the file.
+            if output.json {
+                print_json(&proposal)?
+            } else {
+                print_piece(&proposal.diff)?
+            }
             if let Some(error) = &proposal.error {
                 return Err(CliError::new(Exit::of_failure(&error.code), error.message.clone())
                     .hint("riverrun diagnose shows what is down")
