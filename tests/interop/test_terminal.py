@@ -46,7 +46,8 @@ def test_what_others_wrote_steers_no_terminal_and_is_whole_for_programs(server):
     added = server.post("/memory/turns", {"role": "user", "text": STEERS, "namespace": "team", "session": "terminal"})
     assert added.status == 200, added
     source = server.folder / "steers.md"
-    source.write_text(f"# Winch\n\n{STEERS} of the winch\n")
+    # So long that its few control characters don't make it binary data.
+    source.write_text(f"# Winch\n\n{STEERS} of the winch. " + "The winch stands beside the hangar. " * 10 + "\n")
     assert server.ingest(source, "steers", namespace="team")["indexed"] == 1
     for arguments in (["memory", "turns", *conversation], ["memory", "context", *conversation],
                       ["search", "winch", "--no-rerank", "-c", "steers", "-n", "team"]):
