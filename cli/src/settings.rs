@@ -303,11 +303,14 @@ pub(crate) fn read_dotenv(path: &Path) -> Result<BTreeMap<String, String>, CliEr
     if !path.is_file() {
         return Ok(BTreeMap::new());
     }
-    let unreadable = |what: &dyn Display| {
+    let unreadable = |what: String| {
         CliError::new(Exit::Usage, format!("{} is not a list of NAME=value lines: {what}", path.display()))
             .hint("quote values that hold spaces or #")
     };
-    let mut text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
+    let mut text = std::fs::read_to_string(path).map_err(|error| {
+        CliError::new(Exit::Usage, format!("{} can't be read: {error}", path.display()))
+            .hint("make it a text that you may read, or work in another folder")
+    })?;
     text.push('\n'); // a last line with blanks behind it would not be read without
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut ours = BTreeMap::new();
@@ -320,9 +323,9 @@ pub(crate) fn read_dotenv(path: &Path) -> Result<BTreeMap<String, String>, CliEr
             Err(dotenvy::Error::LineParse(lines, _)) if !names_ours(&lines) => {}
             // The line may hold a key: its place is enough.
             Err(dotenvy::Error::LineParse(_, at)) => {
-                return Err(unreadable(&format!("a line can't be read at character {at}")));
+                return Err(unreadable(format!("a line can't be read at character {at}")));
             }
-            Err(other) => return Err(unreadable(&other)),
+            Err(other) => return Err(unreadable(other.to_string())),
         }
     }
     Ok(ours)
