@@ -87,6 +87,8 @@ def test_without_a_server_a_run_whose_conversation_waits_for_somebody_says_for_w
     assert behind.returncode == 4 and f"waits behind run {first}" in behind.stderr, behind
     second = behind.stderr.split("error: run ", 1)[1].split()[0]
     assert f"riverrun runs approve {first}" in behind.stderr and f"riverrun runs watch {second}" in behind.stderr, behind
+    watched = alone.cli("runs", "watch", second, timeout=60)
+    assert watched.returncode == 4 and f"waits behind run {first}" in watched.stderr, watched
     assert alone.cli("runs", "approve", first, timeout=60).returncode == 0
     watched = alone.cli("runs", "watch", second, timeout=60)
     assert watched.returncode == 0 and "done after 1 steps" in watched.stdout, watched

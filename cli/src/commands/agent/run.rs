@@ -4,14 +4,13 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use riverrun_api::submit;
-use riverrun_api::wire::{
-    Budget, CollectionView, Items, Page, PendingApprovalView, RunBody, RunMessage, RunStatus, RunSummary, RunView,
-};
-use riverrun_schemas::agent::{RunRequest, SessionPolicy};
-use riverrun_schemas::{RunId, now_ms};
+use riverrun_api::wire::{Budget, CollectionView, Items, PendingApprovalView, RunBody, RunMessage, RunView};
+use riverrun_schemas::RunId;
+use riverrun_schemas::agent::RunRequest;
 use tokio::sync::mpsc;
 
 use super::super::metadata;
+use super::super::runs::turn::stuck;
 use super::super::runs::watch::follow;
 use super::super::runs::{OneRun, approve, outcome, step_line, summary};
 use crate::args::AgentRunArgs;
@@ -25,8 +24,6 @@ use crate::signals::Signals;
 const COMPONENT: &str = "cli";
 /// How long a worker may take to take the run.
 const FIRST_WORD: Duration = Duration::from_secs(60);
-/// How often it is looked whether a run can begin.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A request that was checked before anything is started for it.
 pub struct Prepared {
@@ -79,42 +76,10 @@ async fn submit_and_watch(
 ) -> Result<RunView, CliError> {
     check_collections(connection, &request).await?;
     let run_id = submit::run_id_for(&request, |_| RunId::new());
-    let stuck = stuck(connection, run_id, &request, now_ms());
-    submit::submit_run(&connection.producer()?, run_id, request.clone(), COMPONENT)
+    submit::submit_run(&connection.producer()?, run_id, request, COMPONENT)
         .await
         .map_err(riverrun_api::ApiError::from)?;
-    tokio::select! {
-        result = watch(connection, run_id, steps, ask) => result,
-        error = stuck => Err(error),
-    }
-}
-
-/// Ends when a run that was asked for then can't begin: an earlier one of its conversation asks somebody, and nobody else gets at that one
-/// while this command has the data folder.
-async fn stuck(connection: &Connection, run_id: RunId, request: &RunRequest, asked_at_ms: i64) -> CliError {
-    let waits_its_turn = connection.is_hosting() && request.session_policy == SessionPolicy::Enqueue;
-    let Some(session) = request.session.as_ref().filter(|_| waits_its_turn) else {
-        return std::future::pending().await;
-    };
-    let query = [
-        ("namespace", Some(request.namespace.to_string())),
-        ("session", Some(session.clone())),
-        ("status", Some(RunStatus::WaitingApproval.as_str().to_owned())),
-    ];
-    let path = with_query("/runs", &query);
-    loop {
-        tokio::time::sleep(LOOK_AGAIN).await;
-        // Not to be able to look is no reason to give up.
-        let Ok(found) = connection.client.get::<Page<RunSummary>>(&path).await else { continue };
-        if let Some(earlier) = found.items.iter().find(|run| run.run_id != run_id && run.created_at.0 < asked_at_ms) {
-            let earlier = earlier.run_id;
-            let what =
-                format!("run {run_id} waits behind run {earlier} of session {session:?}, which waits for approval");
-            return CliError::new(Exit::Refused, what).hint(format!(
-                "riverrun runs approve {earlier}, or riverrun runs cancel {earlier}; then riverrun runs watch {run_id}"
-            ));
-        }
-    }
+    watch(connection, run_id, steps, ask).await
 }
 
 /// The answer with the places that it names.
@@ -208,6 +173,7 @@ pub async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: boo
     tokio::select! {
         result = following => result,
         never = answering => never,
+        error = stuck(connection, &run) => Err(error),
         // Whoever ends the command is told what it leaves behind.
         () = signals.next() => Err(CliError::interrupted().hint(left(&id, alone))),
     }

@@ -8,6 +8,7 @@ mod ls;
 mod resume;
 mod show;
 mod tree;
+pub mod turn;
 pub mod watch;
 
 use clap::{Args, Subcommand};

@@ -5,6 +5,7 @@ use futures::StreamExt;
 use riverrun_api::wire::{RunMessage, RunView};
 
 use super::approve::Questions;
+use super::turn::stuck;
 use super::{OneRun, outcome, step_line, summary};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
@@ -46,6 +47,7 @@ pub async fn run(
     };
     let result = tokio::select! {
         result = follow(connection, run, after, tokens, &mut on_message) => result?,
+        error = stuck(connection, run) => return Err(error),
         () = reader_gone() => return Ok(()),
     };
     if !output.json {
