@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 use serde::Serialize;
 use tokio::sync::Notify;
 
@@ -126,16 +126,41 @@ pub fn grid(head: &[String], rows: Vec<Vec<String>>, empty: &str) -> String {
         tell(empty);
         return String::new();
     }
+    let width = if stdout_is_terminal() { Table::new().width() } else { None };
+    arranged(head, rows, width)
+}
+
+/// Terminals that are narrower break the lines themselves: columns of a few letters can't be read, and some have no width at all.
+const NARROWEST: u16 = 60;
+
+/// Rows in a terminal of so many columns; each on one line where that is not known.
+fn arranged(head: &[String], rows: Vec<Vec<String>>, width: Option<u16>) -> String {
+    let has_ids = |at: usize| rows.iter().filter_map(|row| row.get(at)).any(|cell| is_id(cell));
+    let of_ids: Vec<usize> = (0..head.len()).filter(|at| has_ids(*at)).collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    let arrangement = if stdout_is_terminal() { ContentArrangement::Dynamic } else { ContentArrangement::Disabled };
-    table.set_content_arrangement(arrangement);
+    match width.filter(|width| *width >= NARROWEST) {
+        Some(width) => table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width),
+        None => table.set_content_arrangement(ContentArrangement::Disabled),
+    };
     table.set_header(head);
     for row in rows {
         table.add_row(row);
     }
+    for at in of_ids {
+        if let Some(column) = table.column_mut(at) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
     let text = table.to_string();
     text.lines().map(|line| line.trim_end().strip_prefix(' ').unwrap_or(line.trim_end())).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a cell is what the next command takes: broken, it could not be copied.
+fn is_id(cell: &str) -> bool {
+    const SUFFIX: usize = 26; // of a UUID in base 32
+    let is_typed = |suffix: &str| suffix.len() == SUFFIX && suffix.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    cell.split_once('_').is_some_and(|(_, suffix)| is_typed(suffix)) || cell.contains(".dlq:")
 }
 
 /// The beginning of a text, on one line.
@@ -181,6 +206,27 @@ mod tests {
         assert!(lines[0].starts_with("NAME"), "{text}");
         assert_eq!(lines[1].find('1'), lines[2].find("22"), "{text}");
         assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn given_terminals_of_any_width_when_a_table_is_made_then_ids_stay_whole_and_lines_fit_where_columns_can_be_read() {
+        let task = "Write a long letter about the winch, and about the hangar that stands beside it";
+        for id in ["run_01h455vb4pex5vsknk084sn02q", "riverrun.agent.commands.dlq:17"] {
+            let row = [id, "succeeded", "plan_execute", "12", "2026-01-01T00:00:00Z", task].map(str::to_owned);
+            let head = ["RUN", "STATUS", "AGENT", "STEPS", "CREATED", "TASK"].map(str::to_owned);
+            let of = |width: Option<u16>| arranged(&head, vec![row.to_vec(); 2], width);
+            for width in [None, Some(0), Some(1), Some(20), Some(60), Some(80), Some(120), Some(400)] {
+                assert_eq!(of(width).matches(id).count(), 2, "{width:?}: {}", of(width));
+            }
+            for width in [80, 120, 400] {
+                let text = of(Some(width));
+                assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}: {text}");
+            }
+            for width in [None, Some(0), Some(20)] {
+                assert_eq!(of(width).lines().count(), 3, "{width:?}: {}", of(width));
+            }
+        }
+        assert!(!is_id("plan_execute") && !is_id("a_path/of_somebody") && !is_id(""));
     }
 
     #[test]
