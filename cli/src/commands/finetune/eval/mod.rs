@@ -7,10 +7,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use riverrun_models::ModelSettings;
+use riverrun_training::dataset::DatasetError;
 use riverrun_training::evaluate::{JudgedReport, Report, Sample, rag_samples, rouge_report, samples};
 use serde::Serialize;
 
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, with_lines};
 use crate::host::Connection;
 use crate::input;
 use crate::output::{Output, table};
@@ -96,7 +97,7 @@ impl EvalArgs {
     }
 
     fn answers(&self, bytes: &[u8]) -> Result<Vec<Sample>, CliError> {
-        samples(bytes).map_err(|error| self.refused(&error.to_string()))
+        samples(bytes).map_err(|error| self.refused(&told(error)))
     }
 
     /// The report as it is shown.
@@ -106,6 +107,12 @@ impl EvalArgs {
         }
         report
     }
+}
+
+/// What is wrong with samples, all lines that are known.
+fn told(error: DatasetError) -> String {
+    let others = error.errors.iter().skip(1).map(|remark| format!("{}: {}", remark.place(), remark.reason));
+    with_lines(error.to_string(), others)
 }
 
 /// Measures; what needs a judge needs a connection.
@@ -133,7 +140,7 @@ pub(crate) async fn run(
         evaluation.bertscore = Some(found);
     }
     if let Some(connection) = connection.filter(|_| args.needs_judge()) {
-        let found = rag_samples(&bytes).map_err(|error| args.refused(&error.to_string()))?;
+        let found = rag_samples(&bytes).map_err(|error| args.refused(&told(error)))?;
         let judge = Judge::new(&connection.client, args.judge_provider, args.judge_model);
         evaluation.ragas = Some(judge.report(&found, output).await?);
     }
