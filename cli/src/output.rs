@@ -25,9 +25,18 @@ impl Output {
     /// Tells people where a list goes on, behind a page of it; JSON has that in itself.
     pub fn tell_rest(self, next_cursor: Option<&str>) {
         if let (Some(cursor), false) = (next_cursor, self.json) {
-            tell(&format!("there are more: --cursor {cursor}"));
+            tell(&format!("there are more: --cursor {}", for_shells(cursor)));
         }
     }
+}
+
+/// A word as shells take it: a cursor may be the path of a document, with blanks in it.
+fn for_shells(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:@%+,=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return Cow::Borrowed(word);
+    }
+    Cow::Owned(format!("'{}'", word.replace('\'', "'\\''")))
 }
 
 /// A value as indented JSON.
@@ -233,6 +242,19 @@ mod tests {
     fn given_cells_without_a_text_when_a_table_is_made_then_each_column_has_something() {
         let text = table(["run", "agent", "ended as"], vec![["run_1".into(), String::new(), String::new()]], "none");
         assert_eq!(text.lines().nth(1).map(|line| line.split_whitespace().collect()), Some(vec!["run_1", "-", "-"]));
+    }
+
+    #[test]
+    fn given_a_cursor_when_it_is_told_then_a_shell_takes_it_as_one_word() {
+        for (cursor, told) in [
+            ("run_01h455vb4pex5vsknk084sn02q", "run_01h455vb4pex5vsknk084sn02q"),
+            ("/docs/ü.md", "/docs/ü.md"),
+            ("/docs/a b.md", "'/docs/a b.md'"),
+            ("it's $HOME", "'it'\\''s $HOME'"),
+            ("", "''"),
+        ] {
+            assert_eq!(for_shells(cursor), told);
+        }
     }
 
     #[test]
