@@ -81,12 +81,10 @@ pub async fn run(args: ConsumeArgs, settings: &Settings, name: &str, output: Out
     let result = async {
         let stop = CancellationToken::new();
         let consumed = consume(&connection, settings, &topic, target, idle, &stop, output).await?;
-        let summary = until_signal(summary(&connection, topic, &place, consumed)).await.map_err(|error| match error
-            .exit
-        {
-            Exit::Interrupted => error.hint("what was taken stays on the log: riverrun docs ls shows how far it is"),
-            _ => error,
-        })?;
+        let waited = until_signal(summary(&connection, topic, &place, consumed)).await;
+        let left = "what was taken stays on the log: riverrun docs ls shows how far it is";
+        let is_left = |error: &CliError| error.exit == Exit::Interrupted;
+        let summary = waited.map_err(|error| if is_left(&error) { error.hint(left) } else { error })?;
         output.show(&summary, people)?;
         if summary.failed > 0 || summary.dead_letters > 0 {
             return Err(CliError::new(
