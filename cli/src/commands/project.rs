@@ -1,5 +1,6 @@
 //! `riverrun project`.
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -90,7 +91,7 @@ pub enum ProjectCommand {
         /// An id of `riverrun project ls`
         id: String,
         /// Path within the copy
-        #[arg(long)]
+        #[arg(long, value_parser = within)]
         file: String,
         /// What is wanted; the findings are corrected when left out
         #[arg(long)]
@@ -113,7 +114,7 @@ pub enum ProjectCommand {
         /// An id of `riverrun project ls`
         id: String,
         /// Path within the copy
-        #[arg(long)]
+        #[arg(long, value_parser = within)]
         file: String,
         /// Do it without asking; otherwise the diff is shown, and a terminal is asked
         #[arg(long)]
@@ -127,7 +128,7 @@ pub enum ProjectCommand {
         /// An id of `riverrun project ls`
         id: String,
         /// Path within the copy
-        #[arg(long)]
+        #[arg(long, value_parser = within)]
         file: String,
         /// The namespace
         #[arg(short, long)]
@@ -152,6 +153,15 @@ pub enum ProjectCommand {
         #[arg(short, long)]
         namespace: Option<String>,
     },
+}
+
+/// A path within the copy, also as shells complete it.
+fn within(path: &str) -> Result<String, Infallible> {
+    let mut path = path;
+    while let Some(rest) = path.strip_prefix("./") {
+        path = rest.trim_start_matches('/');
+    }
+    Ok(path.to_owned())
 }
 
 /// The command line reads what its user can read.
@@ -385,6 +395,20 @@ fn tell_proposal(proposal: &ProposalView) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_a_path_as_a_shell_completes_it_when_it_is_read_then_it_is_the_one_within_the_copy() {
+        for (given, path) in [
+            ("a.py", "a.py"),
+            ("./a.py", "a.py"),
+            (".//./src/a.py", "src/a.py"),
+            ("../a.py", "../a.py"),
+            (".a", ".a"),
+            ("", ""),
+        ] {
+            assert_eq!(within(given), Ok(path.to_owned()));
+        }
+    }
 
     #[test]
     fn given_a_patch_when_it_is_asked_for_as_json_then_it_is_whole_or_refused() {
