@@ -63,7 +63,9 @@ pub async fn ended<V: Awaited>(
         view = connection.client.get(&view.place()).await?;
     }
     match view.failure() {
-        Some(error) => Err(CliError::new(Exit::Failed, error.message.clone()).maybe_hint(error.hint.clone())),
+        Some(error) => {
+            Err(CliError::new(Exit::of_failure(&error.code), error.message.clone()).maybe_hint(error.hint.clone()))
+        }
         None => Ok(view),
     }
 }

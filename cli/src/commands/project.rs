@@ -1,5 +1,6 @@
 //! `riverrun project`.
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -10,17 +11,19 @@ use riverrun_api::wire::{
 
 use crate::client::{Client, encode, with_query};
 use crate::commands::runs::approve::{read_line, somebody_is_there};
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, WRITABLE};
 use crate::host::Connection;
-use crate::output::{Output, for_people, print_bytes, print_line, print_piece, table, tell};
+use crate::output::{Output, print_bytes, print_json, print_line, print_piece, table, tell};
 use crate::paging::PageArgs;
 use crate::settings::Settings;
 
-mod accepted;
 mod progress;
 mod shown;
 pub(crate) mod tools;
 mod trend;
+mod waiting;
+
+use waiting::Waiting;
 
 /// What to do with projects.
 #[derive(Debug, Subcommand)]
@@ -88,7 +91,7 @@ pub enum ProjectCommand {
         /// An id of `riverrun project ls`
         id: String,
         /// Path within the copy
-        #[arg(long)]
+        #[arg(long, value_parser = within)]
         file: String,
         /// What is wanted; the findings are corrected when left out
         #[arg(long)]
@@ -111,7 +114,7 @@ pub enum ProjectCommand {
         /// An id of `riverrun project ls`
         id: String,
         /// Path within the copy
-        #[arg(long)]
+        #[arg(long, value_parser = within)]
         file: String,
         /// Do it without asking; otherwise the diff is shown, and a terminal is asked
         #[arg(long)]
@@ -125,7 +128,7 @@ pub enum ProjectCommand {
         /// An id of `riverrun project ls`
         id: String,
         /// Path within the copy
-        #[arg(long)]
+        #[arg(long, value_parser = within)]
         file: String,
         /// The namespace
         #[arg(short, long)]
@@ -150,6 +153,15 @@ pub enum ProjectCommand {
         #[arg(short, long)]
         namespace: Option<String>,
     },
+}
+
+/// A path within the copy, also as shells complete it.
+fn within(path: &str) -> Result<String, Infallible> {
+    let mut path = path;
+    while let Some(rest) = path.strip_prefix("./") {
+        path = rest.trim_start_matches('/');
+    }
+    Ok(path.to_owned())
 }
 
 /// The command line reads what its user can read.
@@ -187,7 +199,8 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
         ProjectCommand::Import { source, name, namespace } => {
             let body = ImportBody { source, name, namespace: namespace.clone() };
             let accepted: ProjectAccepted = client.post("/projects/import", &body).await?;
-            let view = accepted::imported(client, &accepted.project_id, namespace, output).await?;
+            let seen = progress::Seen::new(output, "files");
+            let view = Waiting::at(client).imported(&accepted.project_id, namespace, seen).await?;
             output.show(&view, imported_line)
         }
         ProjectCommand::Ls { namespace, page } => {
@@ -210,10 +223,15 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
         ProjectCommand::Analyze { id, no_review, namespace } => {
             let body = AnalyzeBody { review: Some(!no_review), model: None };
             let accepted: AnalysisAccepted = client.post(&path(&id, "/analyze", namespace.clone()), &body).await?;
-            let report = accepted::report(client, &id, accepted.analysis_id, namespace, output).await?;
-            output.show(&report, |report| for_people(shown::report(report)))
+            let seen = progress::Seen::new(output, "analyzers");
+            let report = Waiting::at(client).report(&id, &accepted.analysis_id, namespace, seen).await?;
+            output.show(&report, shown::report)
         }
         ProjectCommand::Report { id, sarif, html, namespace } => {
+            if output.json && html.as_deref() == Some(Path::new("-")) {
+                return Err(CliError::new(Exit::Usage, "--html and --json are two forms of the same")
+                    .hint("leave one of them out, or give --html a file"));
+            }
             let form = sarif.map(|file| ("sarif", file)).or(html.map(|file| ("html", file)));
             let format = form.as_ref().map(|(name, _)| (*name).to_owned());
             let place = with_query(
@@ -222,9 +240,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             );
             match form {
                 Some((_, file)) => write_to(&file, &client.bytes(&place).await?),
-                None => {
-                    output.show(&client.get::<ReportView>(&place).await?, |report| for_people(shown::report(report)))
-                }
+                None => output.show(&client.get::<ReportView>(&place).await?, shown::report),
             }
         }
         ProjectCommand::Trend { id, from, to, namespace } => {
@@ -232,14 +248,25 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
                 &format!("/projects/{}/trend", encode(&id)),
                 &[("namespace", namespace), ("from", from), ("to", to)],
             );
-            output.show(&client.get::<TrendView>(&place).await?, |trend| for_people(trend::shown(trend)))
+            output.show(&client.get::<TrendView>(&place).await?, trend::shown)
         }
         ProjectCommand::Improve { id, file, instruction, candidates, may_remove, tests, namespace } => {
             let may_remove = (!may_remove.is_empty()).then_some(may_remove);
             let body = ImproveBody { file, instruction, model: None, candidates, tests, may_remove };
             let accepted: ProposalAccepted = client.post(&path(&id, "/improve", namespace.clone()), &body).await?;
-            let proposal = accepted::proposal(client, &id, &accepted.proposal_id, namespace, output).await?;
-            output.show(&proposal, |proposal| for_people(proposal.diff.clone()))?;
+            let seen = progress::Seen::new(output, "rewrites");
+            let proposal = Waiting::at(client).proposal(&id, &accepted.proposal_id, namespace, seen).await?;
+            // Blanks at the end of a diff are a line of the file.
+            if output.json {
+                print_json(&proposal)?
+            } else {
+                print_piece(&proposal.diff)?
+            }
+            if let Some(error) = &proposal.error {
+                return Err(CliError::new(Exit::of_failure(&error.code), error.message.clone())
+                    .hint("riverrun diagnose shows what is down")
+                    .maybe_hint(error.hint.clone()));
+            }
             tell_proposal(&proposal);
             if proposal.status == "refused" {
                 return Err(CliError::new(
@@ -301,8 +328,9 @@ fn write_to(file: &Path, content: &[u8]) -> Result<(), CliError> {
     if file == Path::new("-") {
         return print_bytes(content);
     }
-    std::fs::write(file, content)
-        .map_err(|error| CliError::new(Exit::Failed, format!("{} can't be written: {error}", file.display())))?;
+    std::fs::write(file, content).map_err(|error| {
+        CliError::new(Exit::Failed, format!("{} can't be written: {error}", file.display())).hint(WRITABLE)
+    })?;
     tell(&format!("wrote {}", file.display()));
     Ok(())
 }
@@ -339,7 +367,12 @@ async fn apply(
             .hint(format!("riverrun project improve {id} --file {}", shell_word(&file))));
     };
     let is_wanted = yes || {
-        print_piece(&for_people(newest.diff.clone()))?;
+        // With --json, stdout is for what comes of it.
+        if output.json {
+            tell(newest.diff.trim_end_matches('\n'))
+        } else {
+            print_piece(&newest.diff)?
+        }
         confirmed(&file).await
     };
     if !is_wanted {
@@ -387,6 +420,20 @@ fn tell_proposal(proposal: &ProposalView) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_a_path_as_a_shell_completes_it_when_it_is_read_then_it_is_the_one_within_the_copy() {
+        for (given, path) in [
+            ("a.py", "a.py"),
+            ("./a.py", "a.py"),
+            (".//./src/a.py", "src/a.py"),
+            ("../a.py", "../a.py"),
+            (".a", ".a"),
+            ("", ""),
+        ] {
+            assert_eq!(within(given), Ok(path.to_owned()));
+        }
+    }
 
     #[test]
     fn given_a_patch_when_it_is_asked_for_as_json_then_it_is_whole_or_refused() {

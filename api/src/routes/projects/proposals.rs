@@ -8,8 +8,8 @@ use riverrun_projects::{improve as rewriting, own_tests};
 use riverrun_schemas::projects::{ApplyProposal, ImproveFile, ProjectCommand, RevertFile};
 use riverrun_schemas::{ChangeId, ProposalId, now_ms};
 use riverrun_stores::StoreError;
-use riverrun_stores::read_models::Timestamp;
 use riverrun_stores::read_models::projects::{self, ChangeRow, ProjectRow, ProposalRow};
+use riverrun_stores::read_models::{Timestamp, failure_view};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -111,6 +111,7 @@ fn proposal_view(row: &ProposalRow) -> ProposalView {
         findings_after: row.findings_after,
         improves: row.improves,
         note: row.note.clone(),
+        error: row.error.as_ref().map(failure_view),
         model: row.model.clone(),
         total_tokens: row.prompt_tokens.saturating_add(row.completion_tokens),
         tests: row.tests_json.as_deref().and_then(|text| serde_json::from_str(text).ok()),
