@@ -2,7 +2,7 @@ use std::fs;
 
 use riverrun_log::ObjectStoreBlobs;
 use riverrun_schemas::ingest::{ChunksWithdrawn, DeleteCollection, DeleteDocument, DocumentIndexed};
-use riverrun_schemas::{Decoded, IngestId, Namespace};
+use riverrun_schemas::{Decoded, EventSet, IngestId, Namespace};
 use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
 use tempfile::TempDir;
 
