@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json as Reply;
 use axum::extract::multipart::Multipart;
-use axum::extract::{FromRequest, Path, Request, State};
+use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use riverrun_projects::ProjectError;
@@ -25,9 +25,8 @@ use super::runs::location;
 use crate::accept::{COMPONENT, key_conflict};
 use crate::config::MAX_UPLOAD_BYTES;
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Query, id};
+use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Path, Query, id};
 use crate::prefer::Patience;
-use crate::reservations::Reserved;
 use crate::state::AppState;
 use crate::submit::{self, Checks};
 use crate::wait::until;
@@ -178,16 +177,21 @@ async fn import(
         Some(key) => ProjectId::derive(&["idempotency-key", namespace.as_str(), key]),
         None => ProjectId::new(),
     };
-    if let Some(key) = &key.0 {
-        let asked = (&name, &source, content.as_ref().map(|blob| &blob.sha256));
-        let asked = serde_json::to_vec(&asked).map_err(|error| ApiError::internal(error.to_string()))?;
-        if let Reserved::Other = state.reservations().reserve(&project_id.to_string(), &asked) {
-            return Err(key_conflict(key, "project"));
+    let held = match &key.0 {
+        None => None,
+        Some(key) => {
+            let asked = (&name, &source, content.as_ref().map(|blob| &blob.sha256));
+            let asked = serde_json::to_vec(&asked).map_err(|error| ApiError::internal(error.to_string()))?;
+            let reserved = state.reservations().reserve(&project_id.to_string(), &asked);
+            Some(reserved.ok_or_else(|| key_conflict(key, "project"))?)
         }
-    }
+    };
     let _slot = patience.slot(&state)?;
     let command = ImportProject { project_id, namespace: namespace.clone(), name, source, content, at: now_ms() };
-    send(&state, command.into()).await.inspect_err(|_| state.reservations().release(&project_id.to_string()))?;
+    send(&state, command.into()).await?;
+    if let Some(held) = held {
+        held.keep();
+    }
     let known = || projects::project(&state.parts().sql, &namespace, project_id);
     until(PATIENCE, known).await?;
     let ended = patience.until(|| async {

@@ -1,7 +1,7 @@
 //! Runs of agents: start, read, follow, stop.
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 
 use crate::accept::{self, COMPONENT};
 use crate::error::{ApiError, run_failed};
-use crate::extract::{IdempotencyKey, Json, OptionalJson, Query, id};
+use crate::extract::{IdempotencyKey, Json, OptionalJson, Path, Query, id};
 use crate::hub::{StreamEnd, unknown_run};
 use crate::state::AppState;
 use crate::submit::{self, Checks};

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use axum::Json as Reply;
-use axum::extract::{FromRef, Path, State};
+use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
 use riverrun_agents::Verdict;
 use riverrun_agents::memory::{ContextRequest, Memory, MemoryContext, MemoryError, NewNote};
@@ -26,7 +26,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, Query};
+use crate::extract::{IdempotencyKey, Json, Path, Query};
 use crate::state::{AppState, Core};
 use crate::submit::{self, Checks};
 use crate::wire::{Items, Problem, ToolCallBody, ToolCallDone, ToolEntry, ToolLimitsEntry};

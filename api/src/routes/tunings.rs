@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::retrieval::JudgedQuestion;
@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 
 use super::awaited::Work;
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, id};
+use crate::extract::{IdempotencyKey, Json, Path, id};
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{JudgementBody, Problem, TuneBody, TuningView};

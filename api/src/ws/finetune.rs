@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use futures::StreamExt;
 use futures::stream::{self, Stream};
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::session::{Say, follow};
 use super::{Upgrade, say, upgrade};
 use crate::error::ApiError;
-use crate::extract::{Query, id};
+use crate::extract::{Path, Query, id};
 use crate::hub::StreamEnd;
 use crate::routes::finetune::unknown_job;
 use crate::state::AppState;

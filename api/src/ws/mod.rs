@@ -8,11 +8,12 @@ mod session;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::any;
+use axum::routing::get;
 use futures::StreamExt;
 use riverrun_schemas::{IngestId, RunId};
 use serde_json::Value;
@@ -22,7 +23,7 @@ use crate::access::caller;
 use crate::access::session::WS_PROTOCOL;
 use crate::config::MAX_WS_MESSAGE_BYTES;
 use crate::error::ApiError;
-use crate::extract::{self, Query, id};
+use crate::extract::{self, Path, Query, id};
 use crate::hub::{StreamEnd, unknown_ingest};
 use crate::routes::runs::FollowQuery;
 use crate::state::AppState;
@@ -36,17 +37,22 @@ const FIRST_MESSAGE: Duration = Duration::from_secs(30);
 
 pub(crate) fn router() -> Router<AppState> {
     Router::new()
-        .route("/ws/agent", any(agent))
-        .route("/ws/runs/{id}", any(run))
-        .route("/ws/ingest/{id}", any(ingest))
-        .route("/ws/finetune/{id}", any(finetune::finetune))
+        .route("/ws/agent", get(agent))
+        .route("/ws/runs/{id}", get(run))
+        .route("/ws/ingest/{id}", get(ingest))
+        .route("/ws/finetune/{id}", get(finetune::finetune))
 }
 
 type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
 fn upgrade(given: Upgrade) -> Result<WebSocketUpgrade, ApiError> {
     let upgrade = given.map_err(|rejection| {
-        ApiError::new(rejection.status(), "websocket_expected", rejection.body_text())
+        let status = match rejection.status() {
+            // Of GET and HEAD, which are all that come here, a WebSocket is opened by the first.
+            StatusCode::METHOD_NOT_ALLOWED => StatusCode::BAD_REQUEST,
+            other => other,
+        };
+        ApiError::new(status, "websocket_expected", rejection.body_text())
             .hint("open this path with a WebSocket client, version 13")
     })?;
     let upgrade = upgrade.protocols([WS_PROTOCOL]); // for clients that put their token beside it

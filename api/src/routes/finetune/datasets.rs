@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json as Reply;
 use axum::body::Bytes;
 use axum::extract::multipart::Multipart;
-use axum::extract::{FromRequest, Path, Request, State};
+use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use riverrun_models::{Models, Presence};
 use riverrun_schemas::finetune::DatasetRegistered;
@@ -22,7 +22,7 @@ use utoipa_axum::routes;
 
 use super::{PageQuery, tell};
 use crate::error::ApiError;
-use crate::extract::Query;
+use crate::extract::{Path, Query};
 use crate::routes::form;
 use crate::state::AppState;
 use crate::submit::to_i64;

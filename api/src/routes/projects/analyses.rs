@@ -1,7 +1,7 @@
 //! Analyses of a project, their reports, and what changed between two.
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -21,7 +21,7 @@ use utoipa_axum::routes;
 
 use super::{ListQuery, PATIENCE, page, project, refusal, send, tree_blob};
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, NamespaceQuery, OptionalJson, Query, id};
+use crate::extract::{IdempotencyKey, NamespaceQuery, OptionalJson, Path, Query, id};
 use crate::kept::kept;
 use crate::prefer::Patience;
 use crate::routes::runs::location;

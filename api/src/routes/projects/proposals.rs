@@ -1,7 +1,7 @@
 //! Proposed rewrites, and changes of the copy.
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use riverrun_projects::{improve as rewriting, own_tests};
@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use super::{ListQuery, MAX_TEXT, PATIENCE, copies, project, send, tree};
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Query, id};
+use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Path, Query, id};
 use crate::prefer::Patience;
 use crate::routes::runs::location;
 use crate::state::AppState;

@@ -1,7 +1,7 @@
 //! Removing a project: a command on the log, and a receipt of what went.
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use riverrun_schemas::projects::RemoveProject;
 use riverrun_schemas::{ProjectId, now_ms};
@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::proposals::change_id;
 use super::{PATIENCE, project, send};
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, NamespaceQuery, Query, id};
+use crate::extract::{IdempotencyKey, NamespaceQuery, Path, Query, id};
 use crate::state::AppState;
 use crate::submit;
 use crate::wait::until;
