@@ -24,8 +24,7 @@ use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wait::until;
 use crate::wire::{
-    ApprovalBody, ComparedRun, ComparedStep, ForkBody, Problem, RunAccepted, RunComparison, RunStatus, RunTree,
-    RunView, StepView,
+    ApprovalBody, ComparedRun, ComparedStep, ForkBody, Problem, RunAccepted, RunComparison, RunTree, RunView, StepView,
 };
 
 /// How long the read models may take to show a run that the log knows.
@@ -129,7 +128,7 @@ async fn fork(
 ) -> Result<Response, ApiError> {
     let source = known(&state, &run_id).await?;
     let fork = forks::fork(&state, &source, key.0.as_deref(), body).await?;
-    Ok(accepted_run(fork, RunStatus::Queued))
+    Ok(accepted_run(fork.run_id, fork.status))
 }
 
 /// The runs that branched off this one or wait for it, those that it branched off or waits for, and so on.

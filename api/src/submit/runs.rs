@@ -140,11 +140,21 @@ fn collections(checks: &mut Checks, given: Option<&[String]>) -> Option<Vec<Stri
     given.map(<[String]>::to_vec)
 }
 
-/// Whether a request asks for what an accepted one was; what the request leaves to defaults was filled in there.
+/// What a request leaves to defaults was filled in when it was accepted.
+fn fits<T: PartialEq>(asked: &Option<T>, accepted: &Option<T>) -> bool {
+    asked.is_none() || asked == accepted
+}
+
+/// The same of the model: one that names its provider was taken apart.
+fn fits_model(asked: &RunRequest, accepted: &RunRequest) -> bool {
+    let both = accepted.provider.as_ref().zip(accepted.model.as_ref());
+    let joined = both.map(|(provider, model)| format!("{provider}/{model}"));
+    fits(&asked.provider, &accepted.provider)
+        && (fits(&asked.model, &accepted.model) || (asked.provider.is_none() && asked.model == joined))
+}
+
+/// Whether a request asks for what an accepted one was.
 pub fn same_request(asked: &RunRequest, accepted: &RunRequest) -> bool {
-    fn fits<T: PartialEq>(asked: &Option<T>, accepted: &Option<T>) -> bool {
-        asked.is_none() || asked == accepted
-    }
     asked.task == accepted.task
         && asked.namespace == accepted.namespace
         && asked.approval == accepted.approval
@@ -155,8 +165,7 @@ pub fn same_request(asked: &RunRequest, accepted: &RunRequest) -> bool {
         // Those that were accepted before chains had ids are known by what they wait for.
         && fits(&accepted.chain, &asked.chain)
         && fits(&asked.agent, &accepted.agent)
-        && fits(&asked.provider, &accepted.provider)
-        && fits(&asked.model, &accepted.model)
+        && fits_model(asked, accepted)
         && fits(&asked.temperature, &accepted.temperature)
         && fits(&asked.max_iters, &accepted.max_iters)
         && fits(&asked.tools, &accepted.tools)
@@ -275,6 +284,31 @@ mod tests {
         let asked = RunRequest { max_iters: None, temperature: None, ..request.clone() };
         assert!(same_request(&asked, &filled));
         assert!(!same_request(&RunRequest { task: "y".into(), ..asked }, &filled));
+    }
+
+    #[test]
+    fn given_a_model_that_names_its_provider_when_it_was_taken_apart_then_the_request_is_still_the_same() {
+        let named = |provider: Option<&str>, model: Option<&str>| RunRequest {
+            provider: provider.map(str::to_owned),
+            model: model.map(str::to_owned),
+            ..RunRequest::default()
+        };
+        let accepted = named(Some("local"), Some("owner/m"));
+        for (provider, model, same) in [
+            (None, None, true),
+            (Some("local"), None, true),
+            (Some("local"), Some("owner/m"), true),
+            (None, Some("owner/m"), true),
+            (None, Some("local/owner/m"), true),
+            (Some("local"), Some("local/owner/m"), false),
+            (None, Some("local/m"), false),
+            (None, Some("other/owner/m"), false),
+            (Some("other"), None, false),
+        ] {
+            assert_eq!(same_request(&named(provider, model), &accepted), same, "{provider:?} {model:?}");
+        }
+        let unknown = named(None, Some("local/m"));
+        assert!(same_request(&unknown, &unknown), "where nobody would answer it stays as it was asked for");
     }
 
     #[test]

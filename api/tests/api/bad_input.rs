@@ -153,6 +153,47 @@ fn given_requests_that_are_none_when_they_come_then_the_status_says_what_is_wron
     });
 }
 
+/// Path and method of each operation of the API's description, and those of WebSockets, which stand beside it.
+fn operations() -> Vec<(String, String)> {
+    let document = serde_json::to_value(riverrun_api::openapi()).unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    let methods = |item: &Value| item.as_object().unwrap().keys().map(|key| key.to_uppercase()).collect::<Vec<_>>();
+    let described = paths.iter().flat_map(|(path, item)| methods(item).into_iter().map(|name| (path.clone(), name)));
+    let sockets = ["/ws/agent", "/ws/runs/{id}", "/ws/ingest/{id}", "/ws/finetune/{id}"];
+    described.chain(sockets.map(|path| (path.to_owned(), "GET".to_owned()))).collect()
+}
+
+/// The path with this in all its places.
+fn filled(path: &str, with: &str) -> String {
+    path.split('/').map(|part| if part.starts_with('{') { with } else { part }).collect::<Vec<_>>().join("/")
+}
+
+#[test]
+fn given_bytes_that_are_no_text_in_the_path_of_any_operation_when_it_is_asked_for_then_a_problem_says_so() {
+    test(async |api| {
+        let operations: Vec<_> = operations().into_iter().filter(|(path, _)| path.contains('{')).collect();
+        assert!(operations.len() > 40, "{operations:?}");
+        for (path, method) in operations {
+            let reply = raw(api, &method, &filled(&path, "%FF"), None, b"", &[]).await;
+            assert_eq!(problem(&reply, &[400])["code"], "invalid_path", "{method} {path}");
+        }
+    });
+}
+
+#[test]
+fn given_a_method_that_any_path_does_not_take_when_it_is_asked_for_then_the_answer_names_those_that_it_takes() {
+    test(async |api| {
+        // Errors of /v1 have OpenAI's shape.
+        for (path, method) in operations().into_iter().filter(|(path, _)| !path.starts_with("/v1/")) {
+            let reply = raw(api, "PATCH", &filled(&path, "x"), None, b"", &[]).await;
+            assert_eq!(problem(&reply, &[405])["code"], "method_not_allowed", "{path}");
+            let allowed = reply.headers["allow"].to_str().unwrap();
+            assert!(allowed.split(',').any(|name| name == method), "{method} {path}: {allowed}");
+        }
+        assert_eq!(raw(api, "HEAD", "/ws/agent", None, b"", &[]).await.status, 400, "as GET is answered");
+    });
+}
+
 #[test]
 fn given_names_that_are_not_there_when_they_are_used_then_those_that_are_stand_in_the_answer() {
     test(async |api| {

@@ -123,6 +123,19 @@ fn given_a_key_when_it_comes_again_then_it_is_one_run_and_another_body_is_a_conf
 }
 
 #[test]
+fn given_a_model_that_names_its_provider_when_its_key_comes_again_then_it_is_one_run_and_another_model_is_a_conflict() {
+    test(async |api| {
+        let body = |model: &str| json!({"task": "named [[steps=0 id=named]]", "agent": "react", "model": model});
+        let key = [("idempotency-key", "named")];
+        let first = api.post_with("/runs", body("ollama/stub"), &key).await;
+        assert_eq!(first.status, 202, "{}", first.body);
+        problem(&api.post_with("/agent/run", body("ollama/other"), &key).await, &[409]);
+        let waited = api.post_with("/agent/run", body("ollama/stub"), &key).await;
+        assert_eq!((waited.status, &waited.body["run_id"]), (200, &first.body["run_id"]), "{}", waited.body);
+    });
+}
+
+#[test]
 fn given_a_run_when_it_is_followed_from_any_point_then_each_step_comes_once_and_then_the_end() {
     test(async |api| {
         let id = api.start_run("follow [[steps=3 delay_ms=30 id=follow]]").await;
