@@ -37,7 +37,7 @@ pub(crate) async fn check(State(core): State<Core>, mut request: Request, next: 
         Bearer::Known(grant) => Some(grant),
         Bearer::Anyone | Bearer::Unknown => None,
     };
-    let caller = Arc::new(Caller::new(grant, core.access().clone()));
+    let caller = Arc::new(Caller::new(grant, core.access().clone()).by(token));
     let response = match judged {
         Err(error) => refusal(error),
         Ok(()) => {

@@ -16,6 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::accept::{self, COMPONENT};
+use crate::access::caller;
 use crate::error::{ApiError, run_failed};
 use crate::extract::{IdempotencyKey, Json, OptionalJson, Path, Query, id};
 use crate::hub::{StreamEnd, unknown_run};
@@ -153,7 +154,8 @@ async fn events(
     stream.known().await?;
     let slot = state.stream_slot()?;
     let core = state.core().clone();
-    let events = stream.into_stream().map(move |item| {
+    // It ends without a `final`: whoever comes back is refused.
+    let events = stream.into_stream().take_until(caller::token_lost()).map(move |item| {
         let _ = (&slot, &core);
         event(item)
     });

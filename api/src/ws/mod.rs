@@ -14,7 +14,7 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
-use futures::StreamExt;
+use futures::stream::{self, Stream, StreamExt};
 use riverrun_schemas::{IngestId, RunId};
 use serde_json::Value;
 
@@ -59,6 +59,16 @@ fn upgrade(given: Upgrade) -> Result<WebSocketUpgrade, ApiError> {
     Ok(upgrade.max_message_size(MAX_WS_MESSAGE_BYTES).max_frame_size(MAX_WS_MESSAGE_BYTES))
 }
 
+/// What a stream says, until it ends or the token that it was opened with is none any more.
+fn held<M: Stream<Item = Say>>(messages: M, token_lost: impl Future<Output = ()>) -> impl Stream<Item = Say> {
+    let messages = messages.chain(stream::once(async { Say::Close(Closing::Done) }));
+    let lost = async {
+        token_lost.await;
+        Say::Close(Closing::Refused("the token was revoked, or its time is over".to_owned()))
+    };
+    stream::select(messages, stream::once(lost))
+}
+
 /// Follows a run from any point.
 async fn run(
     State(state): State<AppState>,
@@ -70,11 +80,11 @@ async fn run(
     let run_id: RunId = id(&run_id)?;
     let stream = state.hub().run_stream(run_id, submit::after(query.after)?, query.tokens);
     stream.known().await?;
-    let slot = state.stream_slot()?;
+    let (slot, token_lost) = (state.stream_slot()?, caller::token_lost());
     Ok(given.on_upgrade(move |socket| async move {
         let _slot = slot;
         let _open = state.core().metrics().stream();
-        follow(socket, stream.into_stream().map(say_of_run)).await;
+        follow(socket, held(stream.into_stream().map(say_of_run), token_lost)).await;
     }))
 }
 
@@ -101,18 +111,19 @@ async fn ingest(
     let ingest_id: IngestId = id(&ingest_id)?;
     let stream = state.hub().ingest_stream(ingest_id);
     state.hub().ingest(ingest_id).await?.ok_or_else(|| unknown_ingest(ingest_id))?;
-    let slot = state.stream_slot()?;
+    let (slot, token_lost) = (state.stream_slot()?, caller::token_lost());
     Ok(given.on_upgrade(move |socket| async move {
         let _slot = slot;
         let _open = state.core().metrics().stream();
-        follow(socket, stream.into_stream().map(|item| say(item.map_err(StreamEnd::Failed)))).await;
+        let messages = stream.into_stream().map(|item| say(item.map_err(StreamEnd::Failed)));
+        follow(socket, held(messages, token_lost)).await;
     }))
 }
 
 /// Starts a run from the first message and follows it.
 async fn agent(State(state): State<AppState>, given: Upgrade) -> Result<Response, ApiError> {
     let given = upgrade(given)?;
-    let slot = state.stream_slot()?;
+    let (slot, token_lost) = (state.stream_slot()?, caller::token_lost());
     let caller = caller::current();
     Ok(given.on_upgrade(move |mut socket| async move {
         let _slot = slot;
@@ -123,7 +134,8 @@ async fn agent(State(state): State<AppState>, given: Upgrade) -> Result<Response
         };
         match begun {
             Ok((run_id, tokens)) => {
-                follow(socket, state.hub().run_stream(run_id, 0, tokens).into_stream().map(say_of_run)).await
+                let messages = state.hub().run_stream(run_id, 0, tokens).into_stream().map(say_of_run);
+                follow(socket, held(messages, token_lost)).await
             }
             Err(Some(closing)) => close(socket, closing).await,
             Err(None) => {}
