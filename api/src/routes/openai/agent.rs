@@ -1,6 +1,7 @@
 //! A run of an agent behind the shape of a chat. The run is on the log like every other: a client that goes away leaves it running.
 
 use axum::Json as Reply;
+use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, stream};
 use riverrun_models::{Message, Role};
@@ -35,7 +36,10 @@ pub(super) async fn complete(
     if !streams {
         let result = run_stream.result().await?;
         drop(slot);
-        let answer = answer(&result)?;
+        let answer = match answer(&result) {
+            Ok(answer) => answer,
+            Err(error) => return Ok(not_again(error)),
+        };
         let message = json!({"role": "assistant", "content": answer, "refusal": null, "run_id": result.run_id});
         return Ok(Reply(with_unused(head.completion(message, "stop", tokens(&result)), offered)).into_response());
     }
@@ -110,12 +114,21 @@ fn task(messages: &[Message]) -> String {
 
 fn answer(result: &RunView) -> Result<String, ApiError> {
     match (&result.error, result.status) {
-        (Some(error), _) => Err(run_failed(error, result.run_id)),
-        (None, RunStatus::Cancelled) => {
-            Err(ApiError::conflict("run_cancelled", format!("run {} was cancelled", result.run_id)))
+        (_, RunStatus::Cancelled) => {
+            let detail = format!("run {} was cancelled", result.run_id);
+            Err(ApiError::conflict("run_cancelled", detail).about_run(result.run_id))
         }
+        (Some(error), _) => Err(run_failed(error, result.run_id)),
         (None, _) => Ok(result.answer.clone().unwrap_or_default()),
     }
+}
+
+/// How a run has ended that gave no answer. OpenAI's clients make a request again by themselves that was answered with 409 or 500, unless
+/// this header says no: it would be another run, of what was stopped or may have taken effect.
+fn not_again(error: ApiError) -> Response {
+    let mut response = error.into_response();
+    response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
+    response
 }
 
 fn tokens(result: &RunView) -> Value {
