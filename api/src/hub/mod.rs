@@ -263,7 +263,8 @@ impl Hub {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let mut last = steps.last().map_or(after, |step| step.seq);
         for step in notes.iter().flat_map(Note::steps) {
-            if step.seq == last + 1 && steps.len() < most {
+            // `after` is whatever the caller says, up to the largest number there is.
+            if last.checked_add(1) == Some(step.seq) && steps.len() < most {
                 last = step.seq;
                 steps.push(step.clone());
             }

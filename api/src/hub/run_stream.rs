@@ -211,6 +211,12 @@ impl RunStream {
 
     async fn finish(&mut self) -> Result<(), ApiError> {
         let result = self.hub.run(self.run_id).await?.ok_or_else(|| unknown(self.run_id))?;
+        // Behind a gap in what the hub could read, the last steps are in the read model alone.
+        for step in &result.steps {
+            if step.seq > self.last {
+                self.push(step.clone());
+            }
+        }
         self.ready.push_back(RunMessage::finale(result));
         Ok(())
     }
