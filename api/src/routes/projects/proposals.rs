@@ -14,6 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{ListQuery, MAX_TEXT, PATIENCE, copies, project, send, tree};
+use crate::accept::key_conflict;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Path, Query, id};
 use crate::prefer::Patience;
@@ -158,14 +159,21 @@ fn confirmed(confirm: bool) -> Result<(), ApiError> {
 async fn changed(
     state: &AppState,
     row: &ProjectRow,
-    change_id: ChangeId,
-    command: ProjectCommand,
+    (change_id, key): (ChangeId, &IdempotencyKey),
+    (asked, command): (&str, ProjectCommand),
 ) -> Result<Reply<FileChangedView>, ApiError> {
-    send(state, command).await?;
-    let found = until(PATIENCE, || projects::change(&state.parts().sql, row.project_id, change_id)).await?;
+    let made = || projects::change(&state.parts().sql, row.project_id, change_id);
+    // With a key it may be made already.
+    if made().await?.is_none() {
+        send(state, command).await?;
+    }
+    let found = until(PATIENCE, made).await?;
     let Some(ChangeRow { file, after_sha256, error, .. }) = found else {
         return Err(ApiError::busy("the analyzer is at work on the project; the change is made after that"));
     };
+    if let Some(key) = key.0.as_deref().filter(|_| file != asked) {
+        return Err(key_conflict(key, "change"));
+    }
     match error {
         None => Ok(Reply(FileChangedView { file, after_sha256 })),
         Some(failure) => {
@@ -214,10 +222,10 @@ async fn apply(
         namespace: row.namespace.clone(),
         change_id,
         proposal_id,
-        file: body.file,
+        file: body.file.clone(),
         at: now_ms(),
     };
-    changed(&state, &row, change_id, command.into()).await
+    changed(&state, &row, (change_id, &key), (&body.file, command.into())).await
 }
 
 /// Takes the last change of a file back.
@@ -233,13 +241,14 @@ async fn revert(
     let row = project(&state, query.namespace.as_deref(), &text).await?;
     confirmed(body.confirm)?;
     tree(&state, &row).await?.entry(&body.file)?;
-    let change_id = change_id(&key, &text);
+    // The same key may stand for the change that is taken back.
+    let change_id = change_id(&key, &format!("revert {text}"));
     let command = RevertFile {
         project_id: row.project_id,
         namespace: row.namespace.clone(),
         change_id,
-        file: body.file,
+        file: body.file.clone(),
         at: now_ms(),
     };
-    changed(&state, &row, change_id, command.into()).await
+    changed(&state, &row, (change_id, &key), (&body.file, command.into())).await
 }
