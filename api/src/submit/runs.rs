@@ -5,6 +5,7 @@ use riverrun_agents::state::MAX_ITERS;
 use riverrun_log::{LogError, Producer, partition_of};
 use riverrun_schemas::agent::{AgentCommand, CancelRun, RunRequest, StartRun};
 use riverrun_schemas::{CollectionName, Namespace, RunId, SessionName, Topic, now_ms};
+use serde_json::Value;
 
 use super::checks::{Checks, one_of};
 use crate::error::ApiError;
@@ -153,12 +154,18 @@ fn fits_model(asked: &RunRequest, accepted: &RunRequest) -> bool {
         && (fits(&asked.model, &accepted.model) || (asked.provider.is_none() && asked.model == joined))
 }
 
+/// The order of fields makes no other object.
+fn same_metadata(asked: &RunRequest, accepted: &RunRequest) -> bool {
+    let read = |request: &RunRequest| serde_json::from_str::<Value>(request.metadata_json.as_deref()?).ok();
+    asked.metadata_json == accepted.metadata_json || read(asked).is_some_and(|fields| Some(fields) == read(accepted))
+}
+
 /// Whether a request asks for what an accepted one was.
 pub fn same_request(asked: &RunRequest, accepted: &RunRequest) -> bool {
     asked.task == accepted.task
         && asked.namespace == accepted.namespace
         && asked.approval == accepted.approval
-        && asked.metadata_json == accepted.metadata_json
+        && same_metadata(asked, accepted)
         && asked.session == accepted.session
         && asked.session_policy == accepted.session_policy
         && asked.after == accepted.after
@@ -203,7 +210,7 @@ pub async fn cancel_run(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -309,6 +316,23 @@ mod tests {
         }
         let unknown = named(None, Some("local/m"));
         assert!(same_request(&unknown, &unknown), "where nobody would answer it stays as it was asked for");
+    }
+
+    #[test]
+    fn given_metadata_in_another_order_when_requests_are_compared_then_they_are_the_same_and_others_are_not() {
+        let with =
+            |metadata: Option<&str>| RunRequest { metadata_json: metadata.map(str::to_owned), ..RunRequest::default() };
+        let accepted = with(Some(r#"{"a":1,"b":{"c":2,"d":3}}"#));
+        for (metadata, same) in [
+            (Some(r#"{"a":1,"b":{"c":2,"d":3}}"#), true),
+            (Some(r#"{"b":{"d":3,"c":2},"a":1}"#), true),
+            (Some(r#"{"a":1,"b":{"c":2}}"#), false),
+            (Some("{}"), false),
+            (None, false),
+        ] {
+            assert_eq!(same_request(&with(metadata), &accepted), same, "{metadata:?}");
+        }
+        assert!(same_request(&with(None), &with(None)));
     }
 
     #[test]

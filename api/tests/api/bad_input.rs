@@ -158,7 +158,8 @@ fn operations() -> Vec<(String, String)> {
     let document = serde_json::to_value(riverrun_api::openapi()).unwrap();
     let paths = document["paths"].as_object().unwrap();
     let methods = |item: &Value| item.as_object().unwrap().keys().map(|key| key.to_uppercase()).collect::<Vec<_>>();
-    let described = paths.iter().flat_map(|(path, item)| methods(item).into_iter().map(|name| (path.clone(), name)));
+    let described =
+        paths.iter().flat_map(|(path, item)| methods(item).into_iter().map(move |name| (path.clone(), name)));
     let sockets = ["/ws/agent", "/ws/runs/{id}", "/ws/ingest/{id}", "/ws/finetune/{id}"];
     described.chain(sockets.map(|path| (path.to_owned(), "GET".to_owned()))).collect()
 }
