@@ -41,7 +41,7 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
 
 async fn known(state: &AppState, run_id: &str) -> Result<RunView, ApiError> {
     let run_id: RunId = id(run_id)?;
-    state.hub().run(run_id).await?.ok_or_else(|| unknown_run(run_id))
+    state.hub().run_or_soon(run_id).await?.ok_or_else(|| unknown_run(run_id))
 }
 
 /// Answers a run that waits for a person. The first answer to a step counts.

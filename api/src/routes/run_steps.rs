@@ -49,7 +49,10 @@ async fn steps(
     checks.finish()?;
     let limit = query.limit.unwrap_or(DEFAULT_PAGE);
     // One more than asked for: that there is more is then known.
-    let found = state.hub().steps(run_id, behind, limit + 1).await?;
+    let mut found = state.hub().steps(run_id, behind, limit + 1).await?;
+    if found.is_none() && state.hub().run_or_soon(run_id).await?.is_some() {
+        found = state.hub().steps(run_id, behind, limit + 1).await?;
+    }
     let mut items = found.ok_or_else(|| unknown_run(run_id))?;
     let all = items.len();
     items.truncate(usize::try_from(limit).unwrap_or(usize::MAX));

@@ -123,7 +123,7 @@ async fn list(
     responses((status = 200, body = RunView), (status = 404, body = Problem)))]
 async fn show(State(state): State<AppState>, Path(run_id): Path<String>) -> Result<Reply<RunView>, ApiError> {
     let run_id: RunId = id(&run_id)?;
-    state.hub().run(run_id).await?.map(Reply).ok_or_else(|| unknown_run(run_id))
+    state.hub().run_or_soon(run_id).await?.map(Reply).ok_or_else(|| unknown_run(run_id))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -200,7 +200,7 @@ async fn cancel(
     OptionalJson(body): OptionalJson<CancelBody>,
 ) -> Result<Response, ApiError> {
     let run_id: RunId = id(&run_id)?;
-    let run = state.hub().run(run_id).await?.ok_or_else(|| unknown_run(run_id))?;
+    let run = state.hub().run_or_soon(run_id).await?.ok_or_else(|| unknown_run(run_id))?;
     if run.status.ended() {
         return Err(ended(&run).hint(format!("riverrun runs show {run_id}")));
     }

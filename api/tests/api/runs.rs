@@ -3,6 +3,8 @@
 use axum::body::Body;
 use axum::http::Request;
 use futures::StreamExt;
+use riverrun_schemas::agent::{AgentCommand, RunRequest, StartRun};
+use riverrun_schemas::{RunId, now_ms};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -132,6 +134,22 @@ fn given_a_model_that_names_its_provider_when_its_key_comes_again_then_it_is_one
         problem(&api.post_with("/agent/run", body("ollama/other"), &key).await, &[409]);
         let waited = api.post_with("/agent/run", body("ollama/stub"), &key).await;
         assert_eq!((waited.status, &waited.body["run_id"]), (200, &first.body["run_id"]), "{}", waited.body);
+    });
+}
+
+#[test]
+fn given_a_run_that_another_process_has_just_accepted_when_it_is_asked_for_then_it_is_there() {
+    test(async |api| {
+        for rest in ["", "/steps", "/cancel"] {
+            let run_id = RunId::new();
+            let task = "elsewhere [[steps=1 delay_ms=300 id=elsewhere]]".to_owned();
+            let request = RunRequest { task, agent: Some("react".to_owned()), ..RunRequest::default() };
+            let command = AgentCommand::from(StartRun { run_id, request, at: now_ms() });
+            api.stack.state().parts().producer.send(&command, "test", None).await.unwrap();
+            let path = format!("/runs/{run_id}{rest}");
+            let reply = if rest == "/cancel" { api.post(&path, json!({})).await } else { api.get(&path).await };
+            assert!([200, 202].contains(&reply.status), "{path}: {} {}", reply.status, reply.body);
+        }
     });
 }
 
