@@ -168,6 +168,34 @@ fn given_a_run_when_it_is_forked_then_the_branch_shares_its_steps_and_can_be_com
 }
 
 #[test]
+fn given_a_queued_run_without_an_agent_when_it_is_cancelled_then_no_agent_is_named_and_else_the_one_that_was_asked_for()
+{
+    test(async |api| {
+        let task = |agent: Option<&str>| json!({"task": "q [[steps=1 id=unbegun]]", "agent": agent, "session": "unbegun", "approval": "always"});
+        let start = async |agent| {
+            let reply = api.post("/runs", task(agent)).await;
+            assert_eq!(reply.status, 202, "{}", reply.body);
+            reply.body["run_id"].as_str().unwrap().to_owned()
+        };
+        let first = start(Some("react")).await;
+        waiting(api, &first, 0).await;
+        for agent in [None, Some("critic")] {
+            let queued = start(agent).await;
+            assert_eq!(run(api, &queued).await["status"], "queued");
+            assert_eq!(api.post(&format!("/runs/{queued}/cancel"), json!({})).await.status, 202);
+            assert_eq!(ended(api, &queued).await["agent"], json!(agent));
+            let listed = wait_for("the run in the list", async || {
+                let page = api.get("/runs?session=unbegun&status=cancelled").await.body;
+                page["items"].as_array()?.iter().find(|item| item["run_id"] == queued.as_str()).cloned()
+            })
+            .await;
+            assert_eq!(listed["agent"], json!(agent));
+        }
+        api.post(&format!("/runs/{first}/cancel"), json!({})).await;
+    });
+}
+
+#[test]
 fn given_the_key_of_a_fork_when_its_answer_is_not_kept_then_the_same_fork_is_found_and_another_is_a_conflict() {
     test(async |api| {
         let id = api.start_run("branch [[steps=2 id=fork-key]]").await;
