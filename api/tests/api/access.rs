@@ -198,6 +198,7 @@ async fn given_a_login_when_the_pages_ask_then_the_cookie_counts_and_only_for_pa
     assert_eq!(before, json!({"auth": "required", "name": null, "scopes": [], "namespace": null, "namespaces": []}));
     let refused = api.post("/auth/session", json!({ "token": "wrong" })).await;
     problem(&refused, &[401]);
+    assert_eq!(refused.headers["www-authenticate"], "Bearer");
     assert!(refused.headers.get("set-cookie").is_none());
     let reply = api.post("/auth/session", json!({ "token": "ann-token" })).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
