@@ -124,6 +124,7 @@ fn given_requests_that_are_none_when_they_come_then_the_status_says_what_is_wron
             (413, "body_too_large", "POST", "/agent/run", json, long.as_bytes(), vec![]),
             (413, "body_too_large", "POST", "/ingest", json, long.as_bytes(), vec![]),
             (404, "route_not_found", "GET", "/no/such", None, b"", vec![]),
+            (404, "route_not_found", "GET", "/docs/nothing.js", None, b"", vec![]),
             (405, "method_not_allowed", "DELETE", "/agents", None, b"", vec![]),
             (404, "not_found", "GET", "/runs/1", None, b"", vec![]),
             (404, "not_found", "GET", "/ingest/run_01h455vb4pex5vsknk084sn02q", None, b"", vec![]),
