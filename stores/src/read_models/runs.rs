@@ -338,7 +338,7 @@ pub async fn list(
     .bind(filter.status.map(RunStatus::as_str))
     .bind(filter.agent.as_deref().map(storable))
     .bind(from.as_ref().map(|cursor| cursor.at))
-    .bind(from.as_ref().map(|cursor| storable(&cursor.id)))
+    .bind(from.as_ref().map(|cursor| cursor.id.clone()))
     .bind(page.limit() + 1)
     .bind(filter.session.as_deref().map(storable))
     .bind(filter.chain.map(|chain| chain.to_string()))
