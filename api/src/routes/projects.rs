@@ -228,8 +228,10 @@ async fn allowed(state: &AppState, source: &str) -> Result<String, ApiError> {
 async fn uploaded(state: &AppState, mut form: Multipart) -> Result<(ImportBody, Option<BlobRef>), ApiError> {
     let mut body = ImportBody::default();
     let mut content = None;
+    let mut once = form::Once::default();
     while let Some(field) = form::next(&mut form).await? {
         let name = field.name().unwrap_or_default().to_owned();
+        once.take(&name)?;
         match name.as_str() {
             "file" => {
                 let file = field.file_name().unwrap_or("project.zip").to_owned();

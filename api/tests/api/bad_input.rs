@@ -154,6 +154,29 @@ fn given_requests_that_are_none_when_they_come_then_the_status_says_what_is_wron
     });
 }
 
+#[test]
+fn given_a_field_of_a_form_that_may_come_once_when_it_comes_twice_then_it_is_refused_by_its_name() {
+    let part = |field: &str| {
+        let file = if field == "file" { "; filename=\"a.zip\"" } else { "" };
+        format!("--XX\r\ncontent-disposition: form-data; name=\"{field}\"{file}\r\n\r\nx\r\n")
+    };
+    test(async |api| {
+        for (path, fields) in [
+            ("/ingest", ["collection", "chunk_unit"].as_slice()),
+            ("/finetune/datasets", &["name", "from_runs", "file"]),
+            ("/projects/import", &["name", "namespace", "file"]),
+        ] {
+            for field in fields {
+                let body = format!("{}--XX--\r\n", part(field).repeat(2));
+                let kind = Some("multipart/form-data; boundary=XX");
+                let reply = raw(api, "POST", path, kind, body.as_bytes(), &[]).await;
+                let expected = json!([{"field": field, "reason": "came twice in the form"}]);
+                assert_eq!(problem(&reply, &[422])["errors"], expected, "{path} {field}");
+            }
+        }
+    });
+}
+
 /// Path and method of each operation of the API's description, and those of WebSockets, which stand beside it.
 fn operations() -> Vec<(String, String)> {
     let document = serde_json::to_value(riverrun_api::openapi()).unwrap();

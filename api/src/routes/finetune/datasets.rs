@@ -234,8 +234,10 @@ async fn wait_for(state: &AppState, view: &DatasetView) -> Result<(), ApiError> 
 
 async fn form_of(mut form: Multipart) -> Result<Form, ApiError> {
     let (mut name, mut format, mut base_model, mut from_runs, mut file) = (None, Format::Sft, None, None, None);
+    let mut once = form::Once::default();
     while let Some(field) = form::next(&mut form).await? {
         let field_name = field.name().unwrap_or_default().to_owned();
+        once.take(&field_name)?;
         if field_name == "file" {
             file = Some(form::bytes(field, MAX_BYTES).await?);
             continue;
