@@ -192,7 +192,11 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let Some(value) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
+        let mut given = parts.headers.get_all("idempotency-key").iter();
+        let Some(value) = given.next() else { return Ok(Self(None)) };
+        if given.any(|other| other != value) {
+            return Err(ApiError::field("Idempotency-Key", "came twice, with different keys"));
+        }
         match value.to_str() {
             Ok(key) if !key.trim().is_empty() && key.len() <= MAX_KEY => Ok(Self(Some(key.trim().to_owned()))),
             _ => Err(ApiError::field("Idempotency-Key", format!("must have 1 to {MAX_KEY} visible ASCII characters"))),
