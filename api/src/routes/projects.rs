@@ -96,10 +96,20 @@ fn refusal(failure: Failure, fix: &str) -> ApiError {
 async fn project(state: &AppState, given: Option<&str>, text: &str) -> Result<ProjectRow, ApiError> {
     let (namespace, project_id) = (submit::namespace(given)?, id::<ProjectId>(text)?);
     let found = projects::project(&state.parts().sql, &namespace, project_id).await?;
-    found.ok_or_else(|| {
-        ApiError::not_found("project_not_found", format!("there is no project {project_id}"))
-            .hint("riverrun project ls lists them")
-    })
+    found.ok_or_else(|| unknown(project_id))
+}
+
+fn unknown(project_id: ProjectId) -> ApiError {
+    ApiError::not_found("project_not_found", format!("there is no project {project_id}"))
+        .hint("riverrun project ls lists them")
+}
+
+/// What was looked for; where it is not there and its project was removed meanwhile, 404: it will never come.
+async fn or_gone<T>(state: &AppState, row: &ProjectRow, found: Option<T>) -> Result<Option<T>, ApiError> {
+    if found.is_none() && projects::project(&state.parts().sql, &row.namespace, row.project_id).await?.is_none() {
+        return Err(unknown(row.project_id));
+    }
+    Ok(found)
 }
 
 fn copies(state: &AppState) -> CopyStore {

@@ -7,13 +7,12 @@ use axum::response::{IntoResponse, Response};
 use riverrun_projects::{improve as rewriting, own_tests};
 use riverrun_schemas::projects::{ApplyProposal, ImproveFile, ProjectCommand, RevertFile};
 use riverrun_schemas::{ChangeId, ProposalId, now_ms};
-use riverrun_stores::StoreError;
 use riverrun_stores::read_models::projects::{self, ChangeRow, ProjectRow, ProposalRow};
 use riverrun_stores::read_models::{PageRequest, Timestamp};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{ListQuery, MAX_TEXT, PATIENCE, copies, project, send, tree};
+use super::{ListQuery, MAX_TEXT, PATIENCE, copies, or_gone, project, send, tree};
 use crate::accept::key_conflict;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Path, Query, id};
@@ -87,10 +86,10 @@ async fn improve(
     };
     send(&state, command.into()).await?;
     let known = || projects::proposal(&state.parts().sql, row.project_id, proposal_id);
-    until(PATIENCE, known).await?;
+    until(PATIENCE, || async { or_gone(&state, &row, known().await?).await }).await?;
     let ended = patience.until(|| async {
         let proposal = known().await?;
-        Ok::<_, StoreError>(proposal.filter(|one| one.status != "proposing"))
+        or_gone(&state, &row, proposal.filter(|one| one.status != "proposing")).await
     });
     if let Some(proposal) = ended.await? {
         return Ok(Reply(proposal_view(&proposal)).into_response());
@@ -167,7 +166,7 @@ async fn changed(
     if made().await?.is_none() {
         send(state, command).await?;
     }
-    let found = until(PATIENCE, made).await?;
+    let found = until(PATIENCE, || async { or_gone(state, row, made().await?).await }).await?;
     let Some(ChangeRow { file, after_sha256, error, .. }) = found else {
         return Err(ApiError::busy("the analyzer is at work on the project; the change is made after that"));
     };
