@@ -88,6 +88,12 @@ impl ApiError {
         self
     }
 
+    /// 503: the process is stopping. What it has accepted goes on, by another one or by the next.
+    pub(crate) fn shutting_down() -> Self {
+        let stopping = Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "the process is stopping");
+        Self { retry_after_s: Some(1), ..stopping }.hint("what was accepted goes on; ask for it when a server is there")
+    }
+
     /// 500: a defect of ours.
     pub fn internal(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail)

@@ -159,7 +159,7 @@ impl RunStream {
             }
             Ok(None) if listener.was_cut_off() => return Err(StreamEnd::TooSlow),
             Ok(None) => {
-                return Err(StreamEnd::Failed(ApiError::internal("the process is stopping").code_as("shutting_down")));
+                return Err(StreamEnd::Failed(ApiError::shutting_down().about_run(self.run_id)));
             }
             Err(_) => {
                 let row = run_heads::head(&self.hub.inner.sql, self.run_id).await.map_err(ApiError::from)?;

@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Request;
+use axum::response::Response;
 use futures::StreamExt;
 use riverrun_schemas::agent::{AgentCommand, RunRequest, StartRun};
 use riverrun_schemas::{RunId, now_ms};
@@ -219,4 +220,33 @@ fn given_a_run_that_goes_on_when_it_is_cancelled_then_it_ends_as_cancelled_and_c
         );
         assert_eq!(problem(&api.post(&format!("/runs/{id}/cancel"), json!({})).await, &[409])["code"], "run_ended");
     });
+}
+
+/// What a request is answered that waited when the process stopped, and whether its client is told not to make it again.
+async fn stopped(response: Response) -> (Value, bool) {
+    let headers = response.headers().clone();
+    assert_eq!((response.status().as_u16(), headers["retry-after"].to_str().unwrap()), (503, "1"));
+    let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    let again = headers.get("x-should-retry").map(|value| value.to_str().unwrap());
+    (serde_json::from_slice(&bytes).unwrap(), again == Some("false"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_requests_that_wait_for_their_runs_when_the_process_stops_then_they_are_told_so_and_which_run_goes_on() {
+    let api = Api::configured(|config| config).await;
+    let ask = |path: &str, body: Value| {
+        let request = Request::post(path).header("host", "localhost").header("content-type", "application/json");
+        tokio::spawn(api.router.clone().oneshot(request.body(Body::from(body.to_string())).unwrap()))
+    };
+    let task = "stopped [[steps=9 delay_ms=2000 id=stopped]]";
+    let run = ask("/agent/run", json!({ "task": task, "agent": "react" }));
+    let messages = json!([{ "role": "user", "content": task }]);
+    let chat = ask("/v1/chat/completions", json!({ "model": "agent/react", "messages": messages }));
+    wait_for("both to wait", async || (api.stack.state().hub().stats().listeners >= 2).then_some(())).await;
+    api.stop().await;
+    let (told, _) = stopped(run.await.unwrap().unwrap()).await;
+    assert_eq!(told["code"], "shutting_down");
+    assert!(told["run_id"].as_str().unwrap().parse::<RunId>().is_ok() && told["hint"].is_string(), "{told}");
+    let (told, not_again) = stopped(chat.await.unwrap().unwrap()).await;
+    assert!(told["error"]["code"] == "shutting_down" && not_again, "{told}");
 }

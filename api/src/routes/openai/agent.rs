@@ -34,10 +34,10 @@ pub(super) async fn complete(
     let accepted = accept::run(&state, key, run).await?;
     let run_stream = state.hub().run_stream(accepted.run_id, 0, false);
     if !streams {
-        let result = run_stream.result().await?;
+        let ended = run_stream.result().await;
         drop(slot);
-        let answer = match answer(&result) {
-            Ok(answer) => answer,
+        let (result, answer) = match ended.and_then(|result| answer(&result).map(|answer| (result, answer))) {
+            Ok(answered) => answered,
             Err(error) => return Ok(not_again(error)),
         };
         let message = json!({"role": "assistant", "content": answer, "refusal": null, "run_id": result.run_id});
@@ -123,8 +123,8 @@ fn answer(result: &RunView) -> Result<String, ApiError> {
     }
 }
 
-/// How a run has ended that gave no answer. OpenAI's clients make a request again by themselves that was answered with 409 or 500, unless
-/// this header says no: it would be another run, of what was stopped or may have taken effect.
+/// Why a run gives no answer here. OpenAI's clients make a request again by themselves that was answered with 409 or from 500 on, unless
+/// this header says no: it would be another run, of what was stopped, goes on or may have taken effect.
 fn not_again(error: ApiError) -> Response {
     let mut response = error.into_response();
     response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
