@@ -15,7 +15,7 @@ use riverrun_schemas::ingest::StartIngest;
 use super::metadata;
 use super::stream::consume::{ConsumeArgs, USUAL_IDLE_SECONDS};
 use crate::args::IngestArgs;
-use crate::client::with_query;
+use crate::client::{Client, with_query};
 use crate::error::{CliError, Exit};
 use crate::host::{self, Connection};
 use crate::output::{Output, tell};
@@ -27,8 +27,8 @@ mod prune;
 /// What commands of the command line name as their writer.
 const COMPONENT: &str = "cli";
 const POLL: Duration = Duration::from_millis(100);
-/// How long a worker may take to say a first word.
-const FIRST_WORD: Duration = Duration::from_secs(60);
+/// After so long without a word of a worker people are told what is going on.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// The variable that a password in the address stands under for as long as the command lasts.
 const OWN_PASSWORD: &str = "RIVERRUN_SOURCE_OF_THIS_COMMAND";
@@ -180,7 +180,7 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     let known = known.items.iter().find(|collection| collection.name == command.collection);
     submit::same_embed_model(known, &command.embed_model)?;
     submit::submit_ingest(&connection.producer()?, command, COMPONENT).await.map_err(riverrun_api::ApiError::from)?;
-    let view = watch(connection, ingest_id, output).await?;
+    let view = watch(&connection.client, ingest_id, QUIET, output).await?;
     if !output.json {
         view.failures.iter().for_each(|failure| {
             tell(&format!("failed: {}", of_source(&failure.source, &failure.error.message)));
@@ -204,12 +204,14 @@ fn of_source(source: &str, reason: &str) -> String {
     if reason.starts_with(source) { reason.to_owned() } else { format!("{source}: {reason}") }
 }
 
-/// Waits for the end, with a bar where people look.
-async fn watch(connection: &Connection, ingest_id: IngestId, output: Output) -> Result<IngestView, CliError> {
+/// Waits for the end, with a bar where people look. Nothing is heard of an ingest before all of its source is read, and that may take
+/// minutes: after `quiet` without a word that is told, and not taken for a failure.
+async fn watch(client: &Client, ingest_id: IngestId, quiet: Duration, output: Output) -> Result<IngestView, CliError> {
     let bar = progress::bar(output, None, "documents");
     let since = tokio::time::Instant::now();
+    let mut is_told = false;
     loop {
-        match connection.client.get::<IngestView>(&format!("/ingest/{ingest_id}")).await {
+        match client.get::<IngestView>(&format!("/ingest/{ingest_id}")).await {
             Ok(view) => {
                 advance(&bar, &view);
                 if view.ended() {
@@ -217,8 +219,14 @@ async fn watch(connection: &Connection, ingest_id: IngestId, output: Output) -> 
                     return Ok(view);
                 }
             }
-            // The command is on the log; the first word of it may take a moment.
-            Err(error) if error.exit == Exit::Refused && since.elapsed() < FIRST_WORD => {}
+            // Its command is on the log.
+            Err(error) if error.code.as_deref() == Some("ingest_not_found") => {
+                if since.elapsed() >= quiet && !std::mem::replace(&mut is_told, true) {
+                    bar.suspend(|| {
+                        tell("the source is still being read; riverrun diagnose shows where workers are behind")
+                    });
+                }
+            }
             Err(error) => return Err(error),
         }
         tokio::time::sleep(POLL).await;
@@ -244,7 +252,7 @@ fn counts(view: &IngestView) -> String {
 
 fn outcome(view: &IngestView) -> Result<(), CliError> {
     if let Some(error) = &view.error {
-        return Err(CliError::new(exit_of(&error.code), error.message.clone())
+        return Err(CliError::new(Exit::of_failure(&error.code), error.message.clone())
             .hint("riverrun ingest --help shows what a source may be")
             .maybe_hint(error.hint.clone()));
     }
@@ -252,15 +260,11 @@ fn outcome(view: &IngestView) -> Result<(), CliError> {
         None => Ok(()),
         Some(first) => {
             let message = format!("{} of {} documents failed", view.failed, view.documents.unwrap_or(view.failed));
-            Err(CliError::new(exit_of(&first.error.code), message)
+            Err(CliError::new(Exit::of_failure(&first.error.code), message)
                 .hint("riverrun docs ls shows which")
                 .maybe_hint(first.error.hint.clone()))
         }
     }
-}
-
-fn exit_of(code: &str) -> Exit {
-    if matches!(code, "model_runtime_down" | "model_missing") { Exit::ServiceDown } else { Exit::Failed }
 }
 
 #[cfg(test)]
@@ -268,6 +272,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::client::testing::{answering, unknown};
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -286,6 +291,28 @@ mod tests {
             "/a/b.pdf is no readable PDF: cut off"
         );
         assert_eq!(of_source("/a/b.pdf", "no text in 3 pages"), "/a/b.pdf: no text in 3 pages");
+    }
+
+    #[tokio::test]
+    async fn given_a_source_that_takes_long_to_read_when_its_ingest_is_watched_then_it_is_waited_for() {
+        let (ingest_id, output) = (IngestId::new(), Output { json: true });
+        let view = |status: &str| {
+            let view = serde_json::json!({
+                "ingest_id": ingest_id.to_string(), "status": status, "namespace": "default", "collection": "c", "source": null,
+                "documents": null, "skipped": 0, "queued": 0, "chunked": 0, "embedded": 0, "indexed": 1, "unchanged": 0,
+                "failed": 0, "chunks": 1, "failures": [], "created_at": "2026-01-01T00:00:00Z", "finished_at": null,
+            });
+            (200, view)
+        };
+        let place = format!("/ingest/{ingest_id}");
+        let unheard = unknown("ingest_not_found");
+        let client =
+            answering(&[(place.as_str(), vec![unheard.clone(), unheard.clone(), view("running"), view("done")])]);
+        assert_eq!(watch(&client, ingest_id, Duration::ZERO, output).await.unwrap().status, "done");
+        // Whatever else is wrong is told at once.
+        let client = answering(&[(place.as_str(), vec![unheard, unknown("forbidden")])]);
+        let error = watch(&client, ingest_id, QUIET, output).await.unwrap_err();
+        assert_eq!(error.code.as_deref(), Some("forbidden"));
     }
 
     #[test]

@@ -2,19 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use riverrun_api::wire::{JudgementBody, SearchGainView, TuneBody, TuningView};
 use riverrun_knowledge::retrieval::metrics::Judged;
 
 use crate::client::encode;
-use crate::error::{CliError, Exit};
+use crate::error::CliError;
 use crate::host::Connection;
-use crate::judged;
-use crate::output::{Output, table, tell};
-
-const POLL: Duration = Duration::from_millis(500);
+use crate::output::{Output, table};
+use crate::{awaited, judged};
 
 /// Options of `collections tune`.
 #[derive(Debug, Args)]
@@ -43,17 +40,9 @@ pub async fn run(connection: &Connection, args: TuneArgs, output: Output) -> Res
     };
     let body = TuneBody { judgements, off: args.off.then_some(true), namespace: args.namespace };
     let path = format!("/collections/{}/tune", encode(&args.name));
-    let mut view: TuningView = connection.client.post(&path, &body).await?;
-    if !view.ended() && !output.json {
-        tell(&format!("learning from {} judged questions; searches go on as before", view.queries));
-    }
-    while !view.ended() {
-        tokio::time::sleep(POLL).await;
-        view = connection.client.get(&format!("/tunings/{}", view.tuning_id)).await?;
-    }
-    if let Some(error) = &view.error {
-        return Err(CliError::new(Exit::Failed, error.message.clone()).maybe_hint(error.hint.clone()));
-    }
+    let meanwhile =
+        |view: &TuningView| format!("learning from {} judged questions; searches go on as before", view.queries);
+    let view = awaited::ended(connection, &path, &body, meanwhile, output).await?;
     output.show(&view, shown)
 }
 
