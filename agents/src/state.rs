@@ -346,6 +346,11 @@ impl RunState {
         now_ms.saturating_sub(self.accepted_at).saturating_sub(self.waited_ms.saturating_add(waiting))
     }
 
+    /// Whether the budget in seconds is used up.
+    pub fn is_out_of_time(&self, now_ms: i64) -> bool {
+        self.request.budget_seconds.is_some_and(|most| self.spent_ms(now_ms) >= most.saturating_mul(1_000))
+    }
+
     /// Iterations of the agent's loop so far; those that a fork has copied do not count.
     pub fn iterations(&self) -> usize {
         self.iterations

@@ -11,7 +11,6 @@ use riverrun_stores::read_models::runs::{self, RunFilter};
 use riverrun_stores::read_models::{PageRequest, Within, documents};
 
 use crate::error::ApiError;
-use crate::reservations::Reserved;
 use crate::state::AppState;
 use crate::submit::{self, IngestTarget};
 use crate::wire::{IngestBody, RunBody, RunStatus};
@@ -72,14 +71,11 @@ pub async fn run(state: &AppState, key: Option<&str>, body: RunBody) -> Result<A
     }
     check_session(state, &request).await?;
     let body = serde_json::to_vec(&request).map_err(|error| ApiError::internal(error.to_string()))?;
-    match state.reservations().reserve(&run_id.to_string(), &body) {
-        Reserved::Other => return Err(key_conflict(key, "run")),
-        // The first request with the key is on its way; the same command twice is one run.
-        Reserved::Same | Reserved::New => {}
-    }
-    let accepted = start(state, run_id, request.clone())
-        .await
-        .inspect_err(|_| state.reservations().release(&run_id.to_string()))?;
+    // Where the first request with the key is on its way, the same command twice is one run.
+    let reserved = state.reservations().reserve(&run_id.to_string(), &body);
+    let held = reserved.ok_or_else(|| key_conflict(key, "run"))?;
+    let accepted = start(state, run_id, request.clone()).await?;
+    held.keep();
     // Another process may have used the key at the same moment: the log says whose request it is.
     if let Some(known) = state.hub().accepted_request(run_id, ACCEPTANCE).await?
         && !submit::same_request(&request, &known)
@@ -218,14 +214,11 @@ pub async fn ingest(
     }
     let bytes =
         serde_json::to_vec(&(body, &source, &fingerprint)).map_err(|error| ApiError::internal(error.to_string()))?;
-    match state.reservations().reserve(&ingest_id.to_string(), &bytes) {
-        Reserved::Other => return Err(key_conflict(key, "ingest")),
-        Reserved::Same => return Ok(AcceptedIngest { ingest_id, documents }),
-        Reserved::New => {}
-    }
-    put(state, ingest_id, target, content)
-        .await
-        .inspect_err(|_| state.reservations().release(&ingest_id.to_string()))?;
+    // Where the first request with the key is on its way, nobody knows whether it gets there; the same records twice are one ingest.
+    let reserved = state.reservations().reserve(&ingest_id.to_string(), &bytes);
+    let held = reserved.ok_or_else(|| key_conflict(key, "ingest"))?;
+    put(state, ingest_id, target, content).await?;
+    held.keep();
     Ok(AcceptedIngest { ingest_id, documents })
 }
 

@@ -7,7 +7,7 @@ use riverrun_schemas::{ChainId, RunId, now_ms};
 
 use crate::accept::{COMPONENT, check_collections, key_conflict};
 use crate::error::ApiError;
-use crate::reservations::Reserved;
+use crate::reservations::Held;
 use crate::state::AppState;
 use crate::submit::{self, Chained, Checks};
 use crate::wire::{ChainBody, ChainView};
@@ -32,16 +32,20 @@ pub(crate) async fn start(
     for run in &runs {
         check_collections(state, &run.request).await?;
     }
-    if let Some(key) = key {
-        check_repeat(state, key, (seed.as_str(), chain_id), &asked, &runs).await?;
-    }
+    let held = match key {
+        Some(key) => Some(check_repeat(state, key, (seed.as_str(), chain_id), &asked, &runs).await?),
+        None => None,
+    };
     let at = now_ms();
     let commands = runs.iter().map(|run| {
         let command = StartRun { run_id: run.run_id, request: run.request.clone(), at };
         Outgoing::event(&AgentCommand::StartRun(command), COMPONENT, None)
     });
     let commands = commands.collect::<Result<Vec<_>, _>>()?;
-    state.parts().producer.send_many(commands).await.inspect_err(|_| state.reservations().release(&seed))?;
+    state.parts().producer.send_many(commands).await?;
+    if let Some(held) = held {
+        held.keep();
+    }
     for run in &runs {
         state.hub().remember_accepted(run.run_id, &run.request, at);
     }
@@ -68,13 +72,13 @@ pub(crate) async fn cancel(state: &AppState, chain: &ChainView, reason: Option<S
 
 /// The same key with another chain is refused. The same chain again is put on the log again, which starts nothing twice
 /// and completes what was cut short.
-async fn check_repeat(
-    state: &AppState,
+async fn check_repeat<'s>(
+    state: &'s AppState,
     key: &str,
     (seed, chain_id): (&str, ChainId),
     asked: &[u8],
     runs: &[Chained],
-) -> Result<(), ApiError> {
+) -> Result<Held<'s>, ApiError> {
     let known = state.hub().chain(chain_id).await?.map(|chain| chain.runs).unwrap_or_default();
     if known.iter().any(|known| runs.iter().all(|run| run.run_id != known.run_id)) {
         return Err(key_conflict(key, "chain"));
@@ -86,10 +90,7 @@ async fn check_repeat(
             return Err(key_conflict(key, "chain").about_run(run.run_id));
         }
     }
-    match state.reservations().reserve(seed, asked) {
-        Reserved::Other => Err(key_conflict(key, "chain")),
-        Reserved::Same | Reserved::New => Ok(()),
-    }
+    state.reservations().reserve(seed, asked).ok_or_else(|| key_conflict(key, "chain"))
 }
 
 /// 404 for a chain that nobody knows.

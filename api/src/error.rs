@@ -1,6 +1,6 @@
 //! The one error of the API: every failure becomes an RFC 9457 problem document with a stable code and a hint.
 
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use riverrun_log::LogError;
@@ -88,6 +88,12 @@ impl ApiError {
         self
     }
 
+    /// 503: the process is stopping. What it has accepted goes on, by another one or by the next.
+    pub(crate) fn shutting_down() -> Self {
+        let stopping = Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "the process is stopping");
+        Self { retry_after_s: Some(1), ..stopping }.hint("what was accepted goes on; ask for it when a server is there")
+    }
+
     /// 500: a defect of ours.
     pub fn internal(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail)
@@ -146,6 +152,9 @@ impl IntoResponse for ApiError {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         (self.status, headers, body).into_response()
     }

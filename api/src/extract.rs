@@ -150,6 +150,23 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
+/// What stands in the places of the path: 400 where that is no text.
+#[derive(Debug, Clone)]
+pub struct Path<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let read = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        read.map(|path| Self(path.0)).map_err(|rejection| {
+            let detail = format!("the path {:?} can't be read: {}", parts.uri.path(), rejection.body_text());
+            ApiError::new(rejection.status(), "invalid_path", detail)
+                .hint("percent-encode what stands in a path as UTF-8")
+        })
+    }
+}
+
 /// A typed id in the path: 404 when the text is none, since nothing can be found there. The hint is what lists such ids, where something does.
 pub fn id<T: std::str::FromStr<Err = IdError>>(text: &str) -> Result<T, ApiError> {
     text.parse().map_err(|error: IdError| {
@@ -175,7 +192,11 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let Some(value) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
+        let mut given = parts.headers.get_all("idempotency-key").iter();
+        let Some(value) = given.next() else { return Ok(Self(None)) };
+        if given.any(|other| other != value) {
+            return Err(ApiError::field("Idempotency-Key", "came twice, with different keys"));
+        }
         match value.to_str() {
             Ok(key) if !key.trim().is_empty() && key.len() <= MAX_KEY => Ok(Self(Some(key.trim().to_owned()))),
             _ => Err(ApiError::field("Idempotency-Key", format!("must have 1 to {MAX_KEY} visible ASCII characters"))),

@@ -8,11 +8,11 @@ use riverrun_schemas::agent::{AgentCommand, ForkRun, ForkedFrom, RunRequest, Ses
 use riverrun_schemas::{RunId, now_ms};
 use riverrun_stores::read_models::run_forks;
 
-use crate::accept::COMPONENT;
+use crate::accept::{AcceptedRun, COMPONENT, key_conflict};
 use crate::error::ApiError;
 use crate::state::AppState;
 use crate::submit::{self, Checks, Known, MAX_TASK};
-use crate::wire::{ForkBody, RunView};
+use crate::wire::{ForkBody, RunStatus, RunView};
 
 /// Shared steps up to this size, as JSON in bytes, are in the command; larger ones are in the blob store.
 const MAX_INLINE: usize = 64 << 10;
@@ -20,13 +20,13 @@ const MAX_INLINE: usize = 64 << 10;
 const CATCH_UP: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Puts a fork on the log; gives its id.
+/// Puts a fork on the log, or finds the one that the same key started.
 pub(crate) async fn fork(
     state: &AppState,
     source: &RunView,
     key: Option<&str>,
     body: ForkBody,
-) -> Result<RunId, ApiError> {
+) -> Result<AcceptedRun, ApiError> {
     let last = source.steps.last().map_or(0, |step| step.seq);
     let mut checks = Checks::default();
     checks.require(
@@ -43,11 +43,6 @@ pub(crate) async fn fork(
         .ok_or_else(|| ApiError::internal(format!("the request of {} is not there", source.run_id)))?;
     let other_task = body.task.as_ref().is_some_and(|task| *task != original.task);
     let request = changed(original, body, &state.core().known())?;
-    let steps = shared_steps(state, source.run_id, at_seq).await?;
-    if other_task {
-        // Of a run that named none, the supervisor's choice is among the shared steps.
-        refuse_other_task(request.agent.as_deref().or(source.agent.as_deref()), &steps)?;
-    }
     let run_id = match key {
         None => submit::run_id_for(&request, |_| RunId::new()),
         Some(key) => {
@@ -55,6 +50,16 @@ pub(crate) async fn fork(
             submit::run_id_for(&request, |n| RunId::derive(&["fork", &source, key, &n.to_string()]))
         }
     };
+    if let Some(key) = key
+        && let Some(known) = known(state, run_id).await?
+    {
+        return repeat(known, (&request, at_seq), key);
+    }
+    let steps = shared_steps(state, source.run_id, at_seq).await?;
+    if other_task {
+        // Of a run that named none, the supervisor's choice is among the shared steps.
+        refuse_other_task(request.agent.as_deref().or(source.agent.as_deref()), &steps)?;
+    }
     let json = serde_json::to_vec(&steps).map_err(|error| ApiError::internal(error.to_string()))?;
     let (steps, steps_blob) = if json.len() <= MAX_INLINE {
         (steps, None)
@@ -66,7 +71,26 @@ pub(crate) async fn fork(
     let command = ForkRun { run_id, forked_from, request, steps, steps_blob, at: now_ms() };
     state.parts().producer.send(&AgentCommand::ForkRun(command.clone()), COMPONENT, None).await?;
     state.hub().remember_accepted(run_id, &command.request, command.at);
-    Ok(run_id)
+    Ok(AcceptedRun { run_id, status: RunStatus::Queued })
+}
+
+/// A run with what it was asked to do, where it was started before.
+async fn known(state: &AppState, run_id: RunId) -> Result<Option<(RunView, RunRequest)>, ApiError> {
+    Ok(state.hub().run(run_id).await?.zip(state.hub().request(run_id).await?))
+}
+
+/// The same key with another fork is refused.
+fn repeat(
+    (run, accepted): (RunView, RunRequest),
+    (asked, at_seq): (&RunRequest, i64),
+    key: &str,
+) -> Result<AcceptedRun, ApiError> {
+    // One that no worker has taken yet does not say where it branched off.
+    let same_place = run.forked_from.as_ref().is_none_or(|from| from.at_seq == at_seq);
+    if same_place && submit::same_request(asked, &accepted) {
+        return Ok(AcceptedRun { run_id: run.run_id, status: run.status });
+    }
+    Err(key_conflict(key, "fork").about_run(run.run_id))
 }
 
 fn unstorable(error: &BlobError) -> ApiError {

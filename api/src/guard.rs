@@ -36,10 +36,18 @@ fn judge(config: &ApiConfig, method: &Method, uri: &Uri, headers: &HeaderMap) ->
 }
 
 fn check_host(config: &ApiConfig, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
-    let given = headers
-        .get(HOST)
-        .and_then(|value| value.to_str().ok())
-        .or_else(|| uri.authority().map(|authority| authority.as_str()));
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        // RFC 9112, 3.2: whoever stands in between may have gone by another one.
+        return Err(ApiError::new(
+            StatusCode::BAD_REQUEST,
+            "invalid_host",
+            "the request has more than one Host header",
+        ));
+    }
+    let given =
+        host.and_then(|value| value.to_str().ok()).or_else(|| uri.authority().map(|authority| authority.as_str()));
     let name = given.map(host_name).unwrap_or_default();
     if is_loopback(name) || config.allowed_hosts.iter().any(|host| host.eq_ignore_ascii_case(name)) {
         return Ok(());
@@ -132,6 +140,8 @@ mod tests {
             (403, "POST", "/runs", vec![("host", "[::1")]),
             (403, "POST", "/runs", vec![("host", "localhost"), ("origin", "http://[::1].evil.example")]),
             (403, "POST", "/runs", vec![]),
+            (400, "GET", "/runs", vec![("host", "localhost"), ("host", "evil.example")]),
+            (400, "GET", "/runs", vec![("host", "localhost"), ("host", "localhost")]),
             (200, "GET", "/health", vec![("host", "10.0.0.7")]),
             (200, "POST", "/runs", vec![("host", "localhost"), ("origin", "http://localhost:3000")]),
             (200, "POST", "/runs", vec![("host", "localhost"), ("origin", "https://console.example")]),

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use axum::extract::{Query, Request, State};
-use axum::http::Uri;
+use axum::http::{StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
@@ -36,37 +36,71 @@ const PLACES: [&str; 7] =
 
 /// Answers 404 for what is in another namespace than the one named; hands on everything else, without the parameter.
 pub(crate) async fn check(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
-    match checked(&state, request.uri()).await {
-        Ok(None) => {}
-        Ok(Some(uri)) => *request.uri_mut() = uri,
+    let asked = match Asked::of(request.uri()) {
+        Ok(Some(asked)) => asked,
+        Ok(None) => return next.run(request).await,
         Err(error) => return error.into_response(),
+    };
+    let is_there = match asked.look(&state).await {
+        Ok(is_there) => is_there,
+        Err(error) => return error.into_response(),
+    };
+    caller::looked_at(&asked.namespaces[0]);
+    if asked.is_named {
+        *request.uri_mut() = without_parameter(request.uri());
     }
-    next.run(request).await
+    let response = next.run(request).await;
+    let status = response.status();
+    let answers = status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS;
+    if is_there || !answers {
+        return response;
+    }
+    // It came after the look: a stream waits for a run that nobody knows yet.
+    match asked.look(&state).await {
+        Ok(_) => response,
+        Err(error) => error.into_response(),
+    }
 }
 
-/// The address without the parameter, where there was one to check.
-async fn checked(state: &AppState, uri: &Uri) -> Result<Option<Uri>, ApiError> {
-    let Some(id) = named(uri.path()) else { return Ok(None) };
-    // A query that can't be read is the route's to refuse; the id in the path counts all the same.
-    let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri).map(|query| query.0).unwrap_or_default();
-    let given = pairs.iter().find(|(name, _)| name == PARAMETER).map(|(_, given)| given.as_str());
-    let namespaces = match given {
-        None => caller::bound_to(),
-        Some(given) => {
-            let mut checks = Checks::default();
-            let namespace = checks.namespace(Some(given));
-            checks.finish()?;
-            vec![namespace]
+/// What a request names, and where it must be.
+struct Asked {
+    /// At least one.
+    namespaces: Vec<Namespace>,
+    /// Whether the query says so.
+    is_named: bool,
+    /// What may be an id.
+    texts: Vec<String>,
+}
+
+impl Asked {
+    /// `None` where nothing is to be looked at.
+    fn of(uri: &Uri) -> Result<Option<Self>, ApiError> {
+        let Some(id) = named(uri.path()) else { return Ok(None) };
+        // A query that can't be read is the route's to refuse; the id in the path counts all the same.
+        let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri).map(|query| query.0).unwrap_or_default();
+        let given = pairs.iter().find(|(name, _)| name == PARAMETER).map(|(_, given)| given.as_str());
+        let namespaces = match given {
+            None => caller::bound_to(),
+            Some(given) => {
+                let mut checks = Checks::default();
+                let namespace = checks.namespace(Some(given));
+                checks.finish()?;
+                vec![namespace]
+            }
+        };
+        let is_named = given.is_some();
+        let texts = std::iter::once(id.into_owned()).chain(pairs.into_iter().map(|(_, value)| value)).collect();
+        Ok((!namespaces.is_empty()).then_some(Self { namespaces, is_named, texts }))
+    }
+
+    /// Whether all that it names is there; 404 for what is elsewhere.
+    async fn look(&self, state: &AppState) -> Result<bool, ApiError> {
+        let mut all = true;
+        for text in &self.texts {
+            all &= must_be_in(state, &self.namespaces, text).await?;
         }
-    };
-    if namespaces.is_empty() {
-        return Ok(None);
+        Ok(all)
     }
-    for text in std::iter::once(id.as_ref()).chain(pairs.iter().map(|(_, value)| value.as_str())) {
-        must_be_in(state, &namespaces, text).await?;
-    }
-    caller::looked_at(&namespaces[0]);
-    Ok(given.map(|_| without_parameter(uri)))
 }
 
 /// The id of an address below one of the places, as the route reads it: however its characters are written.
@@ -77,39 +111,39 @@ fn named(path: &str) -> Option<Cow<'_, str>> {
     Some(percent_decode_str(id).decode_utf8_lossy())
 }
 
-async fn must_be_in(state: &AppState, namespaces: &[Namespace], text: &str) -> Result<(), ApiError> {
-    if let Ok(run_id) = text.parse::<RunId>() {
-        return match state.hub().request(run_id).await? {
-            Some(request) if !namespaces.contains(&request.namespace) => Err(unknown_run(run_id)),
-            Some(_) | None => Ok(()),
-        };
+/// Whether it is there; the error where that is elsewhere.
+fn is_in(namespaces: &[Namespace], found: Option<&str>, unknown: ApiError) -> Result<bool, ApiError> {
+    match found {
+        Some(found) if namespaces.iter().all(|namespace| found != namespace.as_str()) => Err(unknown),
+        found => Ok(found.is_some()),
     }
-    let elsewhere = |found: &str| namespaces.iter().all(|namespace| found != namespace.as_str());
+}
+
+/// Whether what the text names is there, as is every text that is no id; 404 where it is elsewhere.
+async fn must_be_in(state: &AppState, namespaces: &[Namespace], text: &str) -> Result<bool, ApiError> {
+    if let Ok(run_id) = text.parse::<RunId>() {
+        let request = state.hub().request(run_id).await?;
+        return is_in(namespaces, request.as_ref().map(|request| request.namespace.as_str()), unknown_run(run_id));
+    }
     if let Ok(chain_id) = text.parse::<ChainId>() {
         let chain = state.hub().chain(chain_id).await?;
-        return match chain.is_some_and(|chain| elsewhere(&chain.namespace)) {
-            true => Err(unknown_chain(chain_id)),
-            false => Ok(()),
-        };
+        return is_in(namespaces, chain.as_ref().map(|chain| chain.namespace.as_str()), unknown_chain(chain_id));
     }
-    let Ok(ingest_id) = text.parse::<IngestId>() else { return Ok(()) };
-    if state.hub().ingest(ingest_id).await?.is_some_and(|ingest| elsewhere(&ingest.namespace)) {
-        return Err(unknown_ingest(ingest_id));
-    }
+    let Ok(ingest_id) = text.parse::<IngestId>() else { return Ok(true) };
+    let ingest = state.hub().ingest(ingest_id).await?;
+    let mut is_there =
+        is_in(namespaces, ingest.as_ref().map(|ingest| ingest.namespace.as_str()), unknown_ingest(ingest_id))?;
     let sql = &state.parts().sql;
-    if deletions::deletion(sql, ingest_id).await?.is_some_and(|view| elsewhere(view.namespace.as_str())) {
-        return Err(unknown_deletion(ingest_id));
-    }
-    if reembeddings::reembedding(sql, ingest_id).await?.is_some_and(|view| elsewhere(view.namespace.as_str())) {
-        return Err(unknown_reembedding(ingest_id));
-    }
-    if tunings::tuning(sql, ingest_id).await?.is_some_and(|view| elsewhere(view.namespace.as_str())) {
-        return Err(unknown_tuning(ingest_id));
-    }
-    if rebuilds::rebuild(sql, ingest_id).await?.is_some_and(|view| elsewhere(view.namespace.as_str())) {
-        return Err(unknown_rebuild(ingest_id));
-    }
-    Ok(())
+    let deletion = deletions::deletion(sql, ingest_id).await?;
+    is_there |= is_in(namespaces, deletion.as_ref().map(|view| view.namespace.as_str()), unknown_deletion(ingest_id))?;
+    let reembedding = reembeddings::reembedding(sql, ingest_id).await?;
+    is_there |=
+        is_in(namespaces, reembedding.as_ref().map(|view| view.namespace.as_str()), unknown_reembedding(ingest_id))?;
+    let tuning = tunings::tuning(sql, ingest_id).await?;
+    is_there |= is_in(namespaces, tuning.as_ref().map(|view| view.namespace.as_str()), unknown_tuning(ingest_id))?;
+    let rebuild = rebuilds::rebuild(sql, ingest_id).await?;
+    is_there |= is_in(namespaces, rebuild.as_ref().map(|view| view.namespace.as_str()), unknown_rebuild(ingest_id))?;
+    Ok(is_there)
 }
 
 fn without_parameter(uri: &Uri) -> Uri {

@@ -9,36 +9,54 @@ use sha2::{Digest, Sha256};
 const MAX_REMEMBERED: usize = 10_000;
 
 /// What was asked under which key, lately, by requests to this process.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Reservations {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     bodies: HashMap<String, [u8; 32]>,
     order: VecDeque<String>,
 }
 
-/// What became of an attempt to use a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reserved {
-    /// Nobody used it lately.
-    New,
-    /// It was used for the same body.
-    Same,
-    /// It was used for another body.
-    Other,
+/// A key in the hands of a request. The first one gives it back when it fails, and when it is dropped in the middle since its
+/// client has gone: whether anything was started is then not known, and a repeat starts it.
+#[derive(Debug)]
+#[must_use = "the key is given back at once"]
+pub struct Held<'r> {
+    reservations: &'r Reservations,
+    /// What is given back; `None` for a repeat, and for what is kept.
+    id: Option<String>,
+}
+
+impl Held<'_> {
+    /// Whether nobody used the key lately: a repeat has the same body.
+    pub fn is_first(&self) -> bool {
+        self.id.is_some()
+    }
+
+    /// What it stands for is on the log.
+    pub fn keep(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = &self.id {
+            self.reservations.release(id);
+        }
+    }
 }
 
 impl Reservations {
-    /// Uses a key for a body. `id` is what follows from the key.
-    pub fn reserve(&self, id: &str, body: &[u8]) -> Reserved {
+    /// Uses a key for a body; `None` when it was used for another one. `id` is what follows from the key.
+    pub fn reserve(&self, id: &str, body: &[u8]) -> Option<Held<'_>> {
         let hash: [u8; 32] = Sha256::digest(body).into();
         let mut state = self.state.lock();
         match state.bodies.get(id) {
-            Some(known) if *known == hash => Reserved::Same,
-            Some(_) => Reserved::Other,
+            Some(known) => (*known == hash).then_some(Held { reservations: self, id: None }),
             None => {
                 state.bodies.insert(id.to_owned(), hash);
                 state.order.push_back(id.to_owned());
@@ -47,13 +65,13 @@ impl Reservations {
                 {
                     state.bodies.remove(&oldest);
                 }
-                Reserved::New
+                Some(Held { reservations: self, id: Some(id.to_owned()) })
             }
         }
     }
 
     /// Gives a key back: nothing was started under it.
-    pub fn release(&self, id: &str) {
+    fn release(&self, id: &str) {
         let mut state = self.state.lock();
         state.bodies.remove(id);
         state.order.retain(|known| known != id);
@@ -64,18 +82,44 @@ impl Reservations {
 mod tests {
     use super::*;
 
+    /// Uses a key and keeps it; whether that was the first use, where it was for the same body.
+    fn kept(reservations: &Reservations, id: &str, body: &[u8]) -> Option<bool> {
+        reservations.reserve(id, body).map(|held| {
+            let is_first = held.is_first();
+            held.keep();
+            is_first
+        })
+    }
+
     #[test]
     fn given_a_key_when_it_is_used_again_then_the_body_decides() {
         let reservations = Reservations::default();
-        assert_eq!(reservations.reserve("run_a", b"1"), Reserved::New);
-        assert_eq!(reservations.reserve("run_a", b"1"), Reserved::Same);
-        assert_eq!(reservations.reserve("run_a", b"2"), Reserved::Other);
-        assert_eq!(reservations.reserve("run_b", b"2"), Reserved::New);
-        reservations.release("run_a");
-        assert_eq!(reservations.reserve("run_a", b"2"), Reserved::New);
+        for (id, body, expected) in [
+            ("run_a", b"1", Some(true)),
+            ("run_a", b"1", Some(false)),
+            ("run_a", b"2", None),
+            ("run_b", b"2", Some(true)),
+        ] {
+            assert_eq!(kept(&reservations, id, body), expected, "{id} {body:?}");
+        }
         for n in 0..MAX_REMEMBERED {
-            reservations.reserve(&n.to_string(), b"x");
+            kept(&reservations, &n.to_string(), b"x");
         }
         assert_eq!(reservations.state.lock().bodies.len(), MAX_REMEMBERED);
+    }
+
+    #[tokio::test]
+    async fn given_a_request_that_fails_or_is_dropped_when_its_key_comes_again_then_nobody_has_used_it() {
+        let reservations = Reservations::default();
+        drop(reservations.reserve("run_a", b"1"));
+        let dropped = async {
+            let _held = reservations.reserve("run_a", b"2");
+            std::future::pending::<()>().await;
+        };
+        assert!(tokio::time::timeout(std::time::Duration::ZERO, dropped).await.is_err());
+        assert_eq!(kept(&reservations, "run_a", b"3"), Some(true));
+        drop(reservations.reserve("run_a", b"3"));
+        assert_eq!(kept(&reservations, "run_a", b"3"), Some(false), "a repeat that is dropped gives nothing back");
+        assert_eq!(reservations.state.lock().order.len(), 1);
     }
 }

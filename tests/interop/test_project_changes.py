@@ -85,9 +85,9 @@ def proposed(server, project_id, file, answer):
     return reply.json
 
 
-def apply(server, project_id, file, proposal_id):
+def apply(server, project_id, file, proposal_id, **more):
     body = {"file": file, "proposal_id": proposal_id, "confirm": True}
-    return server.post(f"/projects/{project_id}/apply", body)
+    return server.post(f"/projects/{project_id}/apply", body, **more)
 
 
 def paths(server, project_id):
@@ -141,6 +141,22 @@ def test_a_change_is_taken_back_byte_for_byte_and_only_once(server):
     assert server.get(f"/projects/{project_id}/patch").body == b""
     again = server.post(f"/projects/{project_id}/revert", {"file": "a.py", "confirm": True})
     assert (again.status, again.json["code"]) == (409, "nothing_to_undo"), again
+
+
+def test_a_change_and_taking_it_back_with_one_key_are_two_and_another_file_is_a_conflict(server):
+    project_id = imported(server, folder_of(server, {"a.py": PLAIN, "b.py": PLAIN}))["project_id"]
+    rewrite = block(shown(PLAIN).replace("return 1", "return 3"))
+    first, other = (proposed(server, project_id, file, rewrite) for file in ("a.py", "b.py"))
+    key = {"headers": {"idempotency-key": "one"}}
+    changed = apply(server, project_id, "a.py", first["proposal_id"], **key)
+    assert (changed.status, changed.json["after_sha256"]) == (200, first["after_sha256"]), changed
+    reverted = server.post(f"/projects/{project_id}/revert", {"file": "a.py", "confirm": True}, **key)
+    assert (reverted.status, reverted.json["after_sha256"]) == (200, digest(PLAIN)), reverted
+    assert server.get(f"/projects/{project_id}/patch").body == b""
+    # By another spelling of the address, under which no answer is kept.
+    refused = apply(server, project_id.replace("p", "%70", 1), "b.py", other["proposal_id"], **key)
+    assert (refused.status, refused.json["code"]) == (409, "idempotency_key_reused"), refused
+    assert server.get(f"/projects/{project_id}/patch").body == b""
 
 
 def test_a_proposal_for_a_file_that_changed_since_is_stale_and_leaves_the_copy(server):

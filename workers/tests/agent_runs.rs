@@ -5,6 +5,8 @@ mod chains;
 mod common;
 #[path = "agent_runs/control.rs"]
 mod control;
+#[path = "agent_runs/in_time.rs"]
+mod in_time;
 #[path = "agent_runs/lost.rs"]
 mod lost;
 #[path = "agent_runs/outgrown.rs"]

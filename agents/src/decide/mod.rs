@@ -234,12 +234,9 @@ pub fn cancelled(reason: Option<&str>) -> Ending {
 }
 
 fn over_budget(state: &RunState, now_ms: i64) -> Option<&'static str> {
-    let request = &state.request;
-    let tokens = request.budget_tokens.is_some_and(|most| state.usage.total_tokens() >= most);
-    let seconds = request.budget_seconds.is_some_and(|most| state.spent_ms(now_ms) >= most.saturating_mul(1_000));
-    if tokens {
+    if state.request.budget_tokens.is_some_and(|most| state.usage.total_tokens() >= most) {
         Some("budget_tokens")
-    } else if seconds {
+    } else if state.is_out_of_time(now_ms) {
         Some("budget_seconds")
     } else {
         None

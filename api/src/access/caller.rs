@@ -2,21 +2,27 @@
 //! no handler has to think of it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use parking_lot::Mutex;
-use riverrun_schemas::Namespace;
+use riverrun_schemas::{Namespace, now_ms};
 use riverrun_stores::Cache;
 
 use super::Access;
 use super::limits::Counted;
 use super::scope::Grant;
+use super::tokens::{TokenHash, hash};
 use crate::error::ApiError;
+
+/// How often a stream asks whether the token that it was opened with still is one.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Who asks, and what was found out about the request while it was handled.
 pub(crate) struct Caller {
     grant: Option<Arc<Grant>>,
+    /// The hash of the token; none for who needs none.
+    token: Option<TokenHash>,
     access: Arc<Access>,
     seen: Mutex<Seen>,
 }
@@ -65,9 +71,26 @@ pub(crate) fn looked_at(namespace: &Namespace) {
     }
 }
 
+/// Ends when the token of the request that is handled now is none any more, since it was revoked or its time is over; never for who
+/// needs none. For streams, which outlive their requests.
+pub(crate) fn token_lost() -> impl Future<Output = ()> + Send + 'static {
+    let held = current().and_then(|caller| Some((caller.token?, caller.access.clone())));
+    async move {
+        let Some((token, access)) = held else { return std::future::pending().await };
+        while access.tokens.holds(&token, now_ms()) {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
 impl Caller {
     pub(crate) fn new(grant: Option<Arc<Grant>>, access: Arc<Access>) -> Self {
-        Self { grant, access, seen: Mutex::default() }
+        Self { grant, token: None, access, seen: Mutex::default() }
+    }
+
+    /// The same, by this token.
+    pub(crate) fn by(self, token: Option<&str>) -> Self {
+        Self { token: token.filter(|_| self.grant.is_some()).map(hash), ..self }
     }
 
     pub(crate) fn is_bound(&self) -> bool {

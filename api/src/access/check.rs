@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{UPGRADE, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::http::header::UPGRADE;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use riverrun_schemas::{Namespace, now_ms};
@@ -37,9 +37,9 @@ pub(crate) async fn check(State(core): State<Core>, mut request: Request, next: 
         Bearer::Known(grant) => Some(grant),
         Bearer::Anyone | Bearer::Unknown => None,
     };
-    let caller = Arc::new(Caller::new(grant, core.access().clone()));
+    let caller = Arc::new(Caller::new(grant, core.access().clone()).by(token));
     let response = match judged {
-        Err(error) => refusal(error),
+        Err(error) => error.into_response(),
         Ok(()) => {
             if reach == Reach::Listed && caller.is_bound() {
                 name_home(&caller, request.uri_mut());
@@ -144,15 +144,6 @@ fn foreign_page() -> ApiError {
         "a login counts only for pages of this server itself",
     )
     .hint("send the token as `Authorization: Bearer <token>`, or add the page's origin to RIVERRUN_API_ALLOWED_ORIGINS")
-}
-
-fn refusal(error: ApiError) -> Response {
-    let unauthorized = error.status() == StatusCode::UNAUTHORIZED;
-    let mut response = error.into_response();
-    if unauthorized {
-        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
-    response
 }
 
 /// `/mcp` is the default namespace, `/mcp/{namespace}` another.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::scope::Grant;
 use super::token_file::TokenFile;
-use super::tokens::Tokens;
+use super::tokens::{TokenHash, Tokens, hash};
 
 /// A file that changed counts after this time at the latest.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -58,12 +58,21 @@ impl TokenStore {
             return Bearer::Anyone;
         }
         let Some(token) = token else { return Bearer::Unknown };
-        let found = self.settings.find(token);
-        let found = found.or_else(|| self.seen.lock().tokens.find(token));
-        match found.filter(|grant| grant.is_valid_at(now_ms)) {
+        match self.grant_of(&hash(token), now_ms) {
             Some(grant) => Bearer::Known(grant),
             None => Bearer::Unknown,
         }
+    }
+
+    /// Whether the token of this hash is one now.
+    pub(crate) fn holds(&self, token: &TokenHash, now_ms: i64) -> bool {
+        self.is_required() && self.grant_of(token, now_ms).is_some()
+    }
+
+    fn grant_of(&self, token: &TokenHash, now_ms: i64) -> Option<Arc<Grant>> {
+        let found = self.settings.find_hash(token);
+        let found = found.or_else(|| self.seen.lock().tokens.find_hash(token));
+        found.filter(|grant| grant.is_valid_at(now_ms))
     }
 
     /// A file that can't be read leaves the tokens that were read last.

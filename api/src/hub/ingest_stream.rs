@@ -76,7 +76,7 @@ impl IngestStream {
             let wait = if self.told.is_none() { POLL * 5 } else { LOOK_AGAIN };
             match tokio::time::timeout(wait, self.seen.changed()).await {
                 Ok(Ok(())) => tokio::time::sleep(GATHER).await,
-                Ok(Err(_)) => return Err(ApiError::internal("the process is stopping").code_as("shutting_down")),
+                Ok(Err(_)) => return Err(ApiError::shutting_down()),
                 Err(_) => {}
             }
         }

@@ -300,7 +300,10 @@ fn wait_or_run(run: &mut RunView) {
 fn finish(run: &mut RunView, end: &RunFinished) {
     run.status = RunStatus::from(end.status);
     run.pending_approvals.clear();
-    run.agent = Some(end.agent.clone());
+    // An end before an agent was at work names none.
+    if !end.agent.is_empty() {
+        run.agent = Some(end.agent.clone());
+    }
     run.answer = end.answer.clone();
     run.citations = end.citations.iter().map(citation_view).collect();
     run.usage = usage_view(&end.usage);

@@ -226,6 +226,14 @@ impl Hub {
         Ok(compose(run_id, row, &notes, pending).map(|run| RunView { trace_id, ..run }))
     }
 
+    /// The same; one that nobody knows is waited for a moment where another process may have accepted it just now.
+    pub async fn run_or_soon(&self, run_id: RunId) -> Result<Option<RunView>, ApiError> {
+        match self.run(run_id).await? {
+            None if run_stream::may_be_on_its_way(run_id, now_ms()) => self.run_stream(run_id, 0, false).soon().await,
+            known => Ok(known),
+        }
+    }
+
     /// The chain as the log has it now; `None` when nobody knows a run of it.
     pub async fn chain(&self, chain_id: ChainId) -> Result<Option<ChainView>, ApiError> {
         // Before the read model, as in `HUB-1`.
@@ -263,7 +271,8 @@ impl Hub {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let mut last = steps.last().map_or(after, |step| step.seq);
         for step in notes.iter().flat_map(Note::steps) {
-            if step.seq == last + 1 && steps.len() < most {
+            // `after` is whatever the caller says, up to the largest number there is.
+            if last.checked_add(1) == Some(step.seq) && steps.len() < most {
                 last = step.seq;
                 steps.push(step.clone());
             }

@@ -16,6 +16,8 @@ use crate::wire::{RunMessage, RunView, StepView};
 
 /// How long a run that nobody knows is waited for: another process may have accepted it a moment ago.
 const UNKNOWN_PATIENCE: Duration = Duration::from_secs(2);
+/// How old an id may be whose run is on its way here. Clocks of machines may be so far apart, too.
+const YOUNG_MS: i64 = 10_000;
 /// How often the read model is looked at while the log says nothing.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
@@ -98,12 +100,18 @@ impl RunStream {
 
     /// Whether the run is there; waits a little for one that nobody knows yet. Called before anything is promised.
     pub async fn known(&self) -> Result<RunView, ApiError> {
-        if let Some(run) = self.hub.run(self.run_id).await? {
-            return Ok(run);
-        }
+        self.soon().await?.ok_or_else(|| unknown(self.run_id))
+    }
+
+    /// The run; one that nobody knows yet is waited for a little.
+    pub(super) async fn soon(&self) -> Result<Option<RunView>, ApiError> {
+        // In line before it is looked for, as in `HUB-1`: what comes in between is heard.
         let (_, mut listener, _) = self.hub.listen(self.run_id, false);
+        if let Some(run) = self.hub.run(self.run_id).await? {
+            return Ok(Some(run));
+        }
         let _ = tokio::time::timeout(UNKNOWN_PATIENCE, listener.next()).await;
-        self.hub.run(self.run_id).await?.ok_or_else(|| unknown(self.run_id))
+        self.hub.run(self.run_id).await
     }
 
     /// Fills `ready`; `None` behind the end.
@@ -151,7 +159,7 @@ impl RunStream {
             }
             Ok(None) if listener.was_cut_off() => return Err(StreamEnd::TooSlow),
             Ok(None) => {
-                return Err(StreamEnd::Failed(ApiError::internal("the process is stopping").code_as("shutting_down")));
+                return Err(StreamEnd::Failed(ApiError::shutting_down().about_run(self.run_id)));
             }
             Err(_) => {
                 let row = run_heads::head(&self.hub.inner.sql, self.run_id).await.map_err(ApiError::from)?;
@@ -211,12 +219,49 @@ impl RunStream {
 
     async fn finish(&mut self) -> Result<(), ApiError> {
         let result = self.hub.run(self.run_id).await?.ok_or_else(|| unknown(self.run_id))?;
+        // Behind a gap in what the hub could read, the last steps are in the read model alone.
+        for step in &result.steps {
+            if step.seq > self.last {
+                self.push(step.clone());
+            }
+        }
         self.ready.push_back(RunMessage::finale(result));
         Ok(())
     }
 }
 
+/// Whether a run of that id may have been accepted a moment ago: an id that follows from a key does not tell when.
+pub(super) fn may_be_on_its_way(run_id: RunId, now_ms: i64) -> bool {
+    run_id.as_uuid().get_timestamp().is_none_or(|drawn| {
+        let (seconds, nanos) = drawn.to_unix();
+        let drawn_ms = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000) + i64::from(nanos / 1_000_000);
+        (now_ms - YOUNG_MS..now_ms + YOUNG_MS).contains(&drawn_ms)
+    })
+}
+
 /// 404 for a run that nobody knows.
 pub(crate) fn unknown(run_id: RunId) -> ApiError {
     ApiError::not_found("run_not_found", format!("there is no run {run_id}")).hint("riverrun runs ls")
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_schemas::now_ms;
+
+    use super::*;
+
+    #[test]
+    fn given_ids_of_any_age_when_nobody_knows_their_runs_then_only_young_ones_and_those_of_keys_may_come_yet() {
+        let (now, drawn) = (now_ms(), RunId::new());
+        for (id, at, may_come) in [
+            (drawn, now, true),
+            (drawn, now + YOUNG_MS * 2, false),
+            (drawn, now - YOUNG_MS * 2, false),
+            ("run_01h455vb4pex5vsknk084sn02q".parse().unwrap(), now, false),
+            ("run_7zzzzzzzzzzzzzzzzzzzzzzzzz".parse().unwrap(), now, true),
+            (RunId::derive(&["idempotency-key", "default", "k"]), now, true),
+        ] {
+            assert_eq!(may_be_on_its_way(id, at), may_come, "{id}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
@@ -30,6 +30,7 @@ use tower::ServiceExt as _;
 
 use crate::config::MAX_JSON_BYTES;
 use crate::error::ApiError;
+use crate::extract::Path;
 
 /// Largest answer of the API that is passed on.
 const MAX_ANSWER: usize = 32 << 20;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use riverrun_schemas::canvases::{CanvasDeleted, CanvasEvent, CanvasSaved};
 use riverrun_schemas::{CanvasId, EventId, Namespace, now_ms};
 use riverrun_stores::StoreError;
@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 use crate::accept::COMPONENT;
 use crate::canvas_document;
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Query};
+use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Path, Query};
 use crate::state::AppState;
 use crate::submit::{self, Checks};
 use crate::wait::until;

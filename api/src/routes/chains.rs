@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use riverrun_schemas::ChainId;
 use utoipa_axum::router::OpenApiRouter;
@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::runs::location;
 use crate::chains;
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, OptionalJson, id};
+use crate::extract::{IdempotencyKey, Json, OptionalJson, Path, id};
 use crate::state::AppState;
 use crate::wait::until;
 use crate::wire::{CancelBody, ChainAccepted, ChainBody, ChainRunAccepted, ChainView, Problem};

@@ -1,7 +1,7 @@
 //! Collections of documents.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use riverrun_schemas::Collection;
 use riverrun_stores::read_models::{Within, documents};
 use riverrun_stores::{GapState, StoreError};
@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 
 use crate::collection_check;
 use crate::error::ApiError;
-use crate::extract::Query;
+use crate::extract::{Path, Query};
 use crate::state::AppState;
 use crate::submit::{self, Checks};
 use crate::wire::{CollectionCheck, CollectionView, FailureView, Items, Problem};

@@ -1,7 +1,7 @@
 //! Records that could not be handled.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use base64::Engine;
 use riverrun_log::LogError;
@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 use super::runs::location;
 use crate::error::ApiError;
-use crate::extract::Query;
+use crate::extract::{Path, Query};
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{DeadLetterEntry, Items, Problem, Redriven, Timestamp};

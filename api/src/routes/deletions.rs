@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use riverrun_schemas::ingest::{DeleteCollection, DeleteDocument, IngestCommand};
 use riverrun_schemas::{Collection, DocumentId, IngestId, now_ms};
@@ -16,7 +16,7 @@ use super::awaited::Work;
 use super::documents::unknown;
 use crate::accept::COMPONENT;
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, NamespaceQuery, Query, id};
+use crate::extract::{IdempotencyKey, NamespaceQuery, Path, Query, id};
 use crate::state::AppState;
 use crate::submit;
 use crate::wire::Problem;

@@ -4,7 +4,9 @@ use std::sync::OnceLock;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::http::{HeaderValue, header};
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use utoipa::openapi::header::HeaderBuilder;
@@ -13,7 +15,7 @@ use utoipa::openapi::schema::{Object, Type};
 use utoipa::openapi::{Info, OpenApi, OpenApiBuilder, RefOr, Tag};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use crate::error::ApiError;
+use crate::error::{self, ApiError};
 use crate::state::AppState;
 
 const DOCUMENT: &str = "/openapi.json";
@@ -86,7 +88,14 @@ fn describe_places(paths: &mut Paths) {
 /// `/docs` and `/openapi.json`.
 pub(crate) fn router() -> Router {
     let page: Router = SwaggerUi::new("/docs").config(Config::from(DOCUMENT)).into();
-    page.route(DOCUMENT, get(document))
+    page.layer(middleware::from_fn(tell_missing)).route(DOCUMENT, get(document))
+}
+
+/// The page's own answer for a file that is none of its own says nothing.
+async fn tell_missing(request: Request, next: Next) -> Response {
+    let uri = request.uri().clone();
+    let response = next.run(request).await;
+    if response.status() == StatusCode::NOT_FOUND { error::no_route(uri).await.into_response() } else { response }
 }
 
 /// The document as text. It is made when it is first asked for: most servers never are, and as values it takes some megabytes.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use riverrun_schemas::{Collection, DocumentId};
 use riverrun_stores::read_models::{SpanView, documents as read};
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 use super::documents::unknown;
 use crate::error::ApiError;
-use crate::extract::{Query, id};
+use crate::extract::{Path, Query, id};
 use crate::state::AppState;
 use crate::submit::{Checks, to_i64};
 use crate::wire::{DocumentText, Problem};

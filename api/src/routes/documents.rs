@@ -1,7 +1,7 @@
 //! Documents of a collection.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use riverrun_schemas::{Collection, CollectionName, DocumentId, Namespace};
 use riverrun_stores::StoreError;
 use riverrun_stores::documents::{DocumentKey, SourceDocument};
@@ -12,7 +12,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::error::ApiError;
-use crate::extract::{NamespaceQuery, Query, id};
+use crate::extract::{NamespaceQuery, Path, Query, id};
 use crate::kept::kept;
 use crate::state::AppState;
 use crate::submit::{self, Checks};

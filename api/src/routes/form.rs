@@ -1,5 +1,7 @@
 //! Forms (`multipart/form-data`) and their fields, each with a limit.
 
+use std::collections::HashSet;
+
 use axum::body::Bytes;
 use axum::extract::multipart::{Field, Multipart, MultipartError};
 use axum::extract::{FromRequest, Request};
@@ -25,6 +27,17 @@ pub(super) async fn of(request: Request) -> Result<Multipart, ApiError> {
 /// The next field; none behind the last one.
 pub(super) async fn next(form: &mut Multipart) -> Result<Option<Field<'_>>, ApiError> {
     form.next_field().await.map_err(unreadable)
+}
+
+/// The fields of a form that came and may not come again: which of two counts nobody has said.
+#[derive(Debug, Default)]
+pub(super) struct Once(HashSet<String>);
+
+impl Once {
+    /// Refuses a field that has come.
+    pub(super) fn take(&mut self, name: &str) -> Result<(), ApiError> {
+        if self.0.insert(name.to_owned()) { Ok(()) } else { Err(ApiError::field(name, "came twice in the form")) }
+    }
 }
 
 /// The content of a field, of at most so many bytes.

@@ -1,7 +1,7 @@
 //! Taking documents into collections.
 
 use axum::Json as Reply;
-use axum::extract::{FromRequest, Path, Request, State};
+use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use riverrun_schemas::{Collection, IngestId};
@@ -13,7 +13,7 @@ use super::runs::location;
 use super::{form, upload};
 use crate::accept::{self, AcceptedIngest, Content};
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, id};
+use crate::extract::{IdempotencyKey, Json, Path, id};
 use crate::hub::unknown_ingest;
 use crate::ingest_source::allowed_source;
 use crate::state::AppState;

@@ -2,13 +2,13 @@
 //! is asked, as models that were pulled do.
 
 use axum::Json as Reply;
-use axum::extract::{FromRef, Path, State};
+use axum::extract::{FromRef, State};
 use riverrun_projects::tools::{self, ToolEntry};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::error::ApiError;
-use crate::extract::Json;
+use crate::extract::{Json, Path};
 use crate::state::Core;
 use crate::wire::{InstallToolsBody, Items, Problem, ProjectToolView};
 

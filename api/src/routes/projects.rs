@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json as Reply;
 use axum::extract::multipart::Multipart;
-use axum::extract::{FromRequest, Path, Request, State};
+use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use riverrun_projects::ProjectError;
@@ -25,9 +25,8 @@ use super::runs::location;
 use crate::accept::{COMPONENT, key_conflict};
 use crate::config::MAX_UPLOAD_BYTES;
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Query, id};
+use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Path, Query, id};
 use crate::prefer::Patience;
-use crate::reservations::Reserved;
 use crate::state::AppState;
 use crate::submit::{self, Checks};
 use crate::wait::until;
@@ -98,10 +97,20 @@ fn refusal(failure: Failure, fix: &str) -> ApiError {
 async fn project(state: &AppState, given: Option<&str>, text: &str) -> Result<ProjectRow, ApiError> {
     let (namespace, project_id) = (submit::namespace(given)?, id::<ProjectId>(text)?);
     let found = projects::project(&state.parts().sql, &namespace, project_id).await?;
-    found.ok_or_else(|| {
-        ApiError::not_found("project_not_found", format!("there is no project {project_id}"))
-            .hint("riverrun project ls lists them")
-    })
+    found.ok_or_else(|| unknown(project_id))
+}
+
+fn unknown(project_id: ProjectId) -> ApiError {
+    ApiError::not_found("project_not_found", format!("there is no project {project_id}"))
+        .hint("riverrun project ls lists them")
+}
+
+/// What was looked for; where it is not there and its project was removed meanwhile, 404: it will never come.
+async fn or_gone<T>(state: &AppState, row: &ProjectRow, found: Option<T>) -> Result<Option<T>, ApiError> {
+    if found.is_none() && projects::project(&state.parts().sql, &row.namespace, row.project_id).await?.is_none() {
+        return Err(unknown(row.project_id));
+    }
+    Ok(found)
 }
 
 fn copies(state: &AppState) -> CopyStore {
@@ -179,16 +188,21 @@ async fn import(
         Some(key) => ProjectId::derive(&["idempotency-key", namespace.as_str(), key]),
         None => ProjectId::new(),
     };
-    if let Some(key) = &key.0 {
-        let asked = (&name, &source, content.as_ref().map(|blob| &blob.sha256));
-        let asked = serde_json::to_vec(&asked).map_err(|error| ApiError::internal(error.to_string()))?;
-        if let Reserved::Other = state.reservations().reserve(&project_id.to_string(), &asked) {
-            return Err(key_conflict(key, "project"));
+    let held = match &key.0 {
+        None => None,
+        Some(key) => {
+            let asked = (&name, &source, content.as_ref().map(|blob| &blob.sha256));
+            let asked = serde_json::to_vec(&asked).map_err(|error| ApiError::internal(error.to_string()))?;
+            let reserved = state.reservations().reserve(&project_id.to_string(), &asked);
+            Some(reserved.ok_or_else(|| key_conflict(key, "project"))?)
         }
-    }
+    };
     let _slot = patience.slot(&state)?;
     let command = ImportProject { project_id, namespace: namespace.clone(), name, source, content, at: now_ms() };
-    send(&state, command.into()).await.inspect_err(|_| state.reservations().release(&project_id.to_string()))?;
+    send(&state, command.into()).await?;
+    if let Some(held) = held {
+        held.keep();
+    }
     let known = || projects::project(&state.parts().sql, &namespace, project_id);
     until(PATIENCE, known).await?;
     let ended = patience.until(|| async {
@@ -225,8 +239,10 @@ async fn allowed(state: &AppState, source: &str) -> Result<String, ApiError> {
 async fn uploaded(state: &AppState, mut form: Multipart) -> Result<(ImportBody, Option<BlobRef>), ApiError> {
     let mut body = ImportBody::default();
     let mut content = None;
+    let mut once = form::Once::default();
     while let Some(field) = form::next(&mut form).await? {
         let name = field.name().unwrap_or_default().to_owned();
+        once.take(&name)?;
         match name.as_str() {
             "file" => {
                 let file = field.file_name().unwrap_or("project.zip").to_owned();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use riverrun_schemas::ingest::{IngestCommand, RebuildCollection};
 use riverrun_schemas::{Collection, IngestId, now_ms};
@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use super::awaited::Work;
 use crate::accept::COMPONENT;
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, id};
+use crate::extract::{IdempotencyKey, Json, Path, id};
 use crate::state::AppState;
 use crate::submit;
 use crate::wire::{Problem, RebuildBody, RebuildView};

@@ -4,7 +4,7 @@
 //! Registering a schema that is listed answers its id; every other write is refused: new versions come by a change to
 //! `schemas/registry.toml`.
 
-use axum::extract::{Path, Request};
+use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use riverrun_schemas::registry::{self, RegisteredSchema};
@@ -14,6 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::config::MAX_JSON_BYTES;
+use crate::extract::Path;
 
 const CONTENT_TYPE: &str = "application/vnd.schemaregistry.v1+json";
 const COMPATIBILITY: &str = "FULL_TRANSITIVE";

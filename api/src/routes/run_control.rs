@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use riverrun_schemas::RunId;
 use riverrun_schemas::agent::{AgentCommand, DecideApproval, ResumeRun, StepKind};
@@ -17,16 +17,14 @@ use utoipa_axum::routes;
 use super::runs::{accepted_run, ended};
 use crate::accept::COMPONENT;
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, Query, id};
+use crate::extract::{IdempotencyKey, Json, Path, Query, id};
 use crate::forks;
 use crate::hub::unknown_run;
-use crate::reservations::Reserved;
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wait::until;
 use crate::wire::{
-    ApprovalBody, ComparedRun, ComparedStep, ForkBody, Problem, RunAccepted, RunComparison, RunStatus, RunTree,
-    RunView, StepView,
+    ApprovalBody, ComparedRun, ComparedStep, ForkBody, Problem, RunAccepted, RunComparison, RunTree, RunView, StepView,
 };
 
 /// How long the read models may take to show a run that the log knows.
@@ -43,7 +41,7 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
 
 async fn known(state: &AppState, run_id: &str) -> Result<RunView, ApiError> {
     let run_id: RunId = id(run_id)?;
-    state.hub().run(run_id).await?.ok_or_else(|| unknown_run(run_id))
+    state.hub().run_or_soon(run_id).await?.ok_or_else(|| unknown_run(run_id))
 }
 
 /// Answers a run that waits for a person. The first answer to a step counts.
@@ -54,6 +52,7 @@ async fn known(state: &AppState, run_id: &str) -> Result<RunView, ApiError> {
 async fn decide(
     State(state): State<AppState>,
     Path((run_id, step)): Path<(String, String)>,
+    key: IdempotencyKey,
     Json(body): Json<ApprovalBody>,
 ) -> Result<Response, ApiError> {
     let mut checks = Checks::default();
@@ -63,18 +62,15 @@ async fn decide(
     let run = known(&state, &run_id).await?;
     let step = step.unwrap_or_default();
     check_question(&run, step)?;
-    let answer = format!("{:?}", body.decision);
-    if let Reserved::Other = state.reservations().reserve(&format!("{}/{step}", run.run_id), answer.as_bytes()) {
-        return Err(decided(&run, step));
-    }
+    let answer = format!("{:?} {:?}", body.decision, key.0);
+    let reserved = state.reservations().reserve(&format!("{}/{step}", run.run_id), answer.as_bytes());
+    // The read model may not know yet what was just answered. Who says the same again says it for the second time, but with a key.
+    let reserved = reserved.filter(|held| held.is_first() || key.0.is_some());
+    let held = reserved.ok_or_else(|| decided(&run, step))?;
     let ApprovalBody { decision, note } = body;
     let command = DecideApproval { run_id: run.run_id, step, decision: decision.into(), note, at: now_ms() };
-    state
-        .parts()
-        .producer
-        .send(&AgentCommand::DecideApproval(command), COMPONENT, None)
-        .await
-        .inspect_err(|_| state.reservations().release(&format!("{}/{step}", run.run_id)))?;
+    state.parts().producer.send(&AgentCommand::DecideApproval(command), COMPONENT, None).await?;
+    held.keep();
     Ok(accepted_run(run.run_id, run.status))
 }
 
@@ -132,7 +128,7 @@ async fn fork(
 ) -> Result<Response, ApiError> {
     let source = known(&state, &run_id).await?;
     let fork = forks::fork(&state, &source, key.0.as_deref(), body).await?;
-    Ok(accepted_run(fork, RunStatus::Queued))
+    Ok(accepted_run(fork.run_id, fork.status))
 }
 
 /// The runs that branched off this one or wait for it, those that it branched off or waits for, and so on.

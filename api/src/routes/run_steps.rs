@@ -1,7 +1,7 @@
 //! The steps of a run page by page: a long run does not fit into one message, and need not be read at once.
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use riverrun_schemas::RunId;
 use riverrun_stores::read_models::page::MAX_PAGE;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::error::ApiError;
-use crate::extract::{Query, id};
+use crate::extract::{Path, Query, id};
 use crate::hub::unknown_run;
 use crate::state::AppState;
 use crate::submit::Checks;
@@ -49,7 +49,10 @@ async fn steps(
     checks.finish()?;
     let limit = query.limit.unwrap_or(DEFAULT_PAGE);
     // One more than asked for: that there is more is then known.
-    let found = state.hub().steps(run_id, behind, limit + 1).await?;
+    let mut found = state.hub().steps(run_id, behind, limit + 1).await?;
+    if found.is_none() && state.hub().run_or_soon(run_id).await?.is_some() {
+        found = state.hub().steps(run_id, behind, limit + 1).await?;
+    }
     let mut items = found.ok_or_else(|| unknown_run(run_id))?;
     let all = items.len();
     items.truncate(usize::try_from(limit).unwrap_or(usize::MAX));

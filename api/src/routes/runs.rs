@@ -1,7 +1,7 @@
 //! Runs of agents: start, read, follow, stop.
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -16,8 +16,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::accept::{self, COMPONENT};
+use crate::access::caller;
 use crate::error::{ApiError, run_failed};
-use crate::extract::{IdempotencyKey, Json, OptionalJson, Query, id};
+use crate::extract::{IdempotencyKey, Json, OptionalJson, Path, Query, id};
 use crate::hub::{StreamEnd, unknown_run};
 use crate::state::AppState;
 use crate::submit::{self, Checks};
@@ -122,7 +123,7 @@ async fn list(
     responses((status = 200, body = RunView), (status = 404, body = Problem)))]
 async fn show(State(state): State<AppState>, Path(run_id): Path<String>) -> Result<Reply<RunView>, ApiError> {
     let run_id: RunId = id(&run_id)?;
-    state.hub().run(run_id).await?.map(Reply).ok_or_else(|| unknown_run(run_id))
+    state.hub().run_or_soon(run_id).await?.map(Reply).ok_or_else(|| unknown_run(run_id))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -153,7 +154,8 @@ async fn events(
     stream.known().await?;
     let slot = state.stream_slot()?;
     let core = state.core().clone();
-    let events = stream.into_stream().map(move |item| {
+    // It ends without a `final`: whoever comes back is refused.
+    let events = stream.into_stream().take_until(caller::token_lost()).map(move |item| {
         let _ = (&slot, &core);
         event(item)
     });
@@ -198,7 +200,7 @@ async fn cancel(
     OptionalJson(body): OptionalJson<CancelBody>,
 ) -> Result<Response, ApiError> {
     let run_id: RunId = id(&run_id)?;
-    let run = state.hub().run(run_id).await?.ok_or_else(|| unknown_run(run_id))?;
+    let run = state.hub().run_or_soon(run_id).await?.ok_or_else(|| unknown_run(run_id))?;
     if run.status.ended() {
         return Err(ended(&run).hint(format!("riverrun runs show {run_id}")));
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use axum::Json as Reply;
-use axum::extract::{FromRef, Path, State};
+use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
 use riverrun_agents::Verdict;
 use riverrun_agents::memory::{ContextRequest, Memory, MemoryContext, MemoryError, NewNote};
@@ -26,7 +26,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, Query};
+use crate::extract::{IdempotencyKey, Json, Path, Query};
 use crate::state::{AppState, Core};
 use crate::submit::{self, Checks};
 use crate::wire::{Items, Problem, ToolCallBody, ToolCallDone, ToolEntry, ToolLimitsEntry};
@@ -156,7 +156,7 @@ fn entry(core: &Core, tool: &ToolManifest, namespace: &Namespace) -> ToolEntry {
 /// Calls a tool, outside of any run. One that changes something outside wants `confirm`, unless the policy allows it.
 #[utoipa::path(post, path = "/tools/{name}/call", tag = "agents", request_body = ToolCallBody,
     params(("name" = String, Path, description = "a name of GET /tools"),
-        ("Idempotency-Key" = Option<String>, Header, description = "handed to the tool as the key of the call")),
+        ("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same call; the key that the tool is handed follows from it")),
     responses((status = 200, body = ToolCallDone), (status = 403, description = "the policy denies it", body = Problem),
         (status = 404, description = "no such tool", body = Problem), (status = 409, description = "it wants `confirm`", body = Problem),
         (status = 422, description = "the arguments are not what its schema says, or it failed", body = Problem)))]
@@ -176,13 +176,23 @@ async fn call(
     permit(&state, &namespace, &manifest, body.confirm.unwrap_or(false))?;
     let cancel = CancellationToken::new();
     let _stop = cancel.clone().drop_guard(); // a caller that goes away stops the tool
-    let call_id = key.0.map_or_else(|| format!("call_{}", EventId::new()), |key| format!("key_{key}"));
-    let context = ToolContext { namespace, collections: None, call_id: call_id.clone(), cancel, memory: None };
     let arguments = if body.arguments.is_null() { json!({}) } else { body.arguments };
+    let call_id = call_id(key.0.as_deref(), &namespace, &name, &arguments);
+    let context = ToolContext { namespace, collections: None, call_id: call_id.clone(), cancel, memory: None };
     let since = Instant::now();
     let result = toolbox.call(&name, arguments, &context).await.map_err(|error| failed(&name, &error))?;
     let took_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(Reply(ToolCallDone { call_id, result, took_ms }))
+}
+
+/// The key of a call. One that the caller names stands for this call alone: whoever serves a tool may answer a key that it knows with
+/// what it has answered before, and that may be of another namespace.
+fn call_id(key: Option<&str>, namespace: &Namespace, tool: &str, arguments: &Value) -> String {
+    let Some(key) = key else { return format!("call_{}", EventId::new()) };
+    let mut arguments = arguments.clone();
+    arguments.sort_all_objects(); // their order makes no other call
+    let arguments = arguments.to_string();
+    format!("key_{}", EventId::derive(&["idempotency-key", "tool", namespace.as_str(), tool, key, &arguments]))
 }
 
 fn find(toolbox: &Toolbox, namespace: &Namespace, name: &str) -> Result<ToolManifest, ApiError> {
@@ -227,4 +237,26 @@ fn failed(name: &str, error: &ToolError) -> ApiError {
         ToolError::Cancelled => "cancelled",
     };
     ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, code, text).hint(format!("riverrun tools shows what {name} takes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_key_when_it_is_used_for_other_calls_then_each_has_a_key_of_its_own_and_a_repeat_has_the_same() {
+        let of = |key: Option<&str>, namespace: &str, tool: &str, arguments: Value| {
+            call_id(key, &namespace.parse().unwrap(), tool, &arguments)
+        };
+        let first = of(Some("1"), "team", "pay", json!({"a": 1, "b": {"c": 2, "d": 3}}));
+        assert_eq!(of(Some("1"), "team", "pay", json!({"b": {"d": 3, "c": 2}, "a": 1})), first);
+        let others = [
+            of(Some("2"), "team", "pay", json!({"a": 1, "b": {"c": 2, "d": 3}})),
+            of(Some("1"), "other", "pay", json!({"a": 1, "b": {"c": 2, "d": 3}})),
+            of(Some("1"), "team", "paid", json!({"a": 1, "b": {"c": 2, "d": 3}})),
+            of(Some("1"), "team", "pay", json!({"a": 2, "b": {"c": 2, "d": 3}})),
+        ];
+        assert!(!others.contains(&first), "{others:?}");
+        assert_ne!(of(None, "team", "pay", json!({})), of(None, "team", "pay", json!({})));
+    }
 }

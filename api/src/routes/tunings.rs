@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::retrieval::JudgedQuestion;
@@ -19,8 +19,7 @@ use utoipa_axum::routes;
 use super::awaited::Work;
 use crate::accept::{COMPONENT, key_conflict};
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, id};
-use crate::reservations::Reserved;
+use crate::extract::{IdempotencyKey, Json, Path, id};
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{JudgementBody, Problem, TuneBody, TuningView};
@@ -83,14 +82,13 @@ async fn begin_once(
     body: &TuneBody,
 ) -> Result<(), ApiError> {
     let place = IngestId::derive(&["tune", key, &collection.physical_name()]).to_string();
-    match state.reservations().reserve(&place, judgements) {
-        Reserved::Other => Err(key_conflict(key, "tuning")),
-        Reserved::Same => Ok(()),
-        Reserved::New => {
-            let begun = begin(state, tuning_id, collection, body).await;
-            begun.inspect_err(|_| state.reservations().release(&place))
-        }
+    let reserved = state.reservations().reserve(&place, judgements);
+    let held = reserved.ok_or_else(|| key_conflict(key, "tuning"))?;
+    if held.is_first() {
+        begin(state, tuning_id, collection, body).await?;
+        held.keep();
     }
+    Ok(())
 }
 
 async fn begin(state: &AppState, tuning_id: IngestId, collection: Collection, body: &TuneBody) -> Result<(), ApiError> {

@@ -130,6 +130,7 @@ fn records(ingest_id: IngestId, target: &IngestTarget, stored: Vec<Stored>) -> R
 async fn read(mut form: Multipart) -> Result<(IngestBody, Vec<File>), ApiError> {
     let mut body = IngestBody { source: UPLOAD.to_owned(), ..IngestBody::default() };
     let mut files: Vec<File> = Vec::new();
+    let mut once = form::Once::default();
     while let Some(field) = form::next(&mut form).await? {
         if let Some(name) = field.file_name().map(str::to_owned) {
             if files.len() >= MAX_FILES {
@@ -141,6 +142,9 @@ async fn read(mut form: Multipart) -> Result<(IngestBody, Vec<File>), ApiError> 
             continue;
         }
         let name = field.name().unwrap_or_default().to_owned();
+        if !matches!(name.as_str(), "include" | "exclude") {
+            once.take(&name)?;
+        }
         let text = form::text(field, MAX_FIELD).await?;
         match name.as_str() {
             "collection" => body.collection = text,

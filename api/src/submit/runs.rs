@@ -5,6 +5,7 @@ use riverrun_agents::state::MAX_ITERS;
 use riverrun_log::{LogError, Producer, partition_of};
 use riverrun_schemas::agent::{AgentCommand, CancelRun, RunRequest, StartRun};
 use riverrun_schemas::{CollectionName, Namespace, RunId, SessionName, Topic, now_ms};
+use serde_json::Value;
 
 use super::checks::{Checks, one_of};
 use crate::error::ApiError;
@@ -140,23 +141,38 @@ fn collections(checks: &mut Checks, given: Option<&[String]>) -> Option<Vec<Stri
     given.map(<[String]>::to_vec)
 }
 
-/// Whether a request asks for what an accepted one was; what the request leaves to defaults was filled in there.
+/// What a request leaves to defaults was filled in when it was accepted.
+fn fits<T: PartialEq>(asked: &Option<T>, accepted: &Option<T>) -> bool {
+    asked.is_none() || asked == accepted
+}
+
+/// The same of the model: one that names its provider was taken apart.
+fn fits_model(asked: &RunRequest, accepted: &RunRequest) -> bool {
+    let both = accepted.provider.as_ref().zip(accepted.model.as_ref());
+    let joined = both.map(|(provider, model)| format!("{provider}/{model}"));
+    fits(&asked.provider, &accepted.provider)
+        && (fits(&asked.model, &accepted.model) || (asked.provider.is_none() && asked.model == joined))
+}
+
+/// The order of fields makes no other object.
+fn same_metadata(asked: &RunRequest, accepted: &RunRequest) -> bool {
+    let read = |request: &RunRequest| serde_json::from_str::<Value>(request.metadata_json.as_deref()?).ok();
+    asked.metadata_json == accepted.metadata_json || read(asked).is_some_and(|fields| Some(fields) == read(accepted))
+}
+
+/// Whether a request asks for what an accepted one was.
 pub fn same_request(asked: &RunRequest, accepted: &RunRequest) -> bool {
-    fn fits<T: PartialEq>(asked: &Option<T>, accepted: &Option<T>) -> bool {
-        asked.is_none() || asked == accepted
-    }
     asked.task == accepted.task
         && asked.namespace == accepted.namespace
         && asked.approval == accepted.approval
-        && asked.metadata_json == accepted.metadata_json
+        && same_metadata(asked, accepted)
         && asked.session == accepted.session
         && asked.session_policy == accepted.session_policy
         && asked.after == accepted.after
         // Those that were accepted before chains had ids are known by what they wait for.
         && fits(&accepted.chain, &asked.chain)
         && fits(&asked.agent, &accepted.agent)
-        && fits(&asked.provider, &accepted.provider)
-        && fits(&asked.model, &accepted.model)
+        && fits_model(asked, accepted)
         && fits(&asked.temperature, &accepted.temperature)
         && fits(&asked.max_iters, &accepted.max_iters)
         && fits(&asked.tools, &accepted.tools)
@@ -194,7 +210,7 @@ pub async fn cancel_run(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -275,6 +291,48 @@ mod tests {
         let asked = RunRequest { max_iters: None, temperature: None, ..request.clone() };
         assert!(same_request(&asked, &filled));
         assert!(!same_request(&RunRequest { task: "y".into(), ..asked }, &filled));
+    }
+
+    #[test]
+    fn given_a_model_that_names_its_provider_when_it_was_taken_apart_then_the_request_is_still_the_same() {
+        let named = |provider: Option<&str>, model: Option<&str>| RunRequest {
+            provider: provider.map(str::to_owned),
+            model: model.map(str::to_owned),
+            ..RunRequest::default()
+        };
+        let accepted = named(Some("local"), Some("owner/m"));
+        for (provider, model, same) in [
+            (None, None, true),
+            (Some("local"), None, true),
+            (Some("local"), Some("owner/m"), true),
+            (None, Some("owner/m"), true),
+            (None, Some("local/owner/m"), true),
+            (Some("local"), Some("local/owner/m"), false),
+            (None, Some("local/m"), false),
+            (None, Some("other/owner/m"), false),
+            (Some("other"), None, false),
+        ] {
+            assert_eq!(same_request(&named(provider, model), &accepted), same, "{provider:?} {model:?}");
+        }
+        let unknown = named(None, Some("local/m"));
+        assert!(same_request(&unknown, &unknown), "where nobody would answer it stays as it was asked for");
+    }
+
+    #[test]
+    fn given_metadata_in_another_order_when_requests_are_compared_then_they_are_the_same_and_others_are_not() {
+        let with =
+            |metadata: Option<&str>| RunRequest { metadata_json: metadata.map(str::to_owned), ..RunRequest::default() };
+        let accepted = with(Some(r#"{"a":1,"b":{"c":2,"d":3}}"#));
+        for (metadata, same) in [
+            (Some(r#"{"a":1,"b":{"c":2,"d":3}}"#), true),
+            (Some(r#"{"b":{"d":3,"c":2},"a":1}"#), true),
+            (Some(r#"{"a":1,"b":{"c":2}}"#), false),
+            (Some("{}"), false),
+            (None, false),
+        ] {
+            assert_eq!(same_request(&with(metadata), &accepted), same, "{metadata:?}");
+        }
+        assert!(same_request(&with(None), &with(None)));
     }
 
     #[test]

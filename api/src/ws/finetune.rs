@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use futures::StreamExt;
 use futures::stream::{self, Stream};
@@ -11,10 +11,11 @@ use riverrun_schemas::FinetuneId;
 use riverrun_stores::read_models::{JobView, StepLossView, finetune};
 use serde::Deserialize;
 
-use super::session::{Say, follow};
-use super::{Upgrade, say, upgrade};
+use super::session::follow;
+use super::{Upgrade, held, say, upgrade};
+use crate::access::caller;
 use crate::error::ApiError;
-use crate::extract::{Query, id};
+use crate::extract::{Path, Query, id};
 use crate::hub::StreamEnd;
 use crate::routes::finetune::unknown_job;
 use crate::state::AppState;
@@ -43,12 +44,13 @@ pub(super) async fn finetune(
     let job_id: FinetuneId = id(&job_id)?;
     let after = submit::after(query.after)?;
     finetune::job(&state.parts().sql, job_id).await?.ok_or_else(|| unknown_job(job_id))?;
-    let slot = state.stream_slot()?;
+    let (slot, token_lost) = (state.stream_slot()?, caller::token_lost());
     Ok(given.on_upgrade(move |socket| async move {
         let _slot = slot;
         let _open = state.core().metrics().stream();
         let messages = messages(state.clone(), job_id, after);
-        follow(socket, messages.map(|item| -> Say { say(item.map_err(StreamEnd::Failed)) })).await;
+        let messages = messages.map(|item| say(item.map_err(StreamEnd::Failed)));
+        follow(socket, held(messages, token_lost)).await;
     }))
 }
 

@@ -8,12 +8,13 @@ mod session;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::any;
-use futures::StreamExt;
+use axum::routing::get;
+use futures::stream::{self, Stream, StreamExt};
 use riverrun_schemas::{IngestId, RunId};
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ use crate::access::caller;
 use crate::access::session::WS_PROTOCOL;
 use crate::config::MAX_WS_MESSAGE_BYTES;
 use crate::error::ApiError;
-use crate::extract::{self, Query, id};
+use crate::extract::{self, Path, Query, id};
 use crate::hub::{StreamEnd, unknown_ingest};
 use crate::routes::runs::FollowQuery;
 use crate::state::AppState;
@@ -36,21 +37,36 @@ const FIRST_MESSAGE: Duration = Duration::from_secs(30);
 
 pub(crate) fn router() -> Router<AppState> {
     Router::new()
-        .route("/ws/agent", any(agent))
-        .route("/ws/runs/{id}", any(run))
-        .route("/ws/ingest/{id}", any(ingest))
-        .route("/ws/finetune/{id}", any(finetune::finetune))
+        .route("/ws/agent", get(agent))
+        .route("/ws/runs/{id}", get(run))
+        .route("/ws/ingest/{id}", get(ingest))
+        .route("/ws/finetune/{id}", get(finetune::finetune))
 }
 
 type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
 fn upgrade(given: Upgrade) -> Result<WebSocketUpgrade, ApiError> {
     let upgrade = given.map_err(|rejection| {
-        ApiError::new(rejection.status(), "websocket_expected", rejection.body_text())
+        let status = match rejection.status() {
+            // Of GET and HEAD, which are all that come here, a WebSocket is opened by the first.
+            StatusCode::METHOD_NOT_ALLOWED => StatusCode::BAD_REQUEST,
+            other => other,
+        };
+        ApiError::new(status, "websocket_expected", rejection.body_text())
             .hint("open this path with a WebSocket client, version 13")
     })?;
     let upgrade = upgrade.protocols([WS_PROTOCOL]); // for clients that put their token beside it
     Ok(upgrade.max_message_size(MAX_WS_MESSAGE_BYTES).max_frame_size(MAX_WS_MESSAGE_BYTES))
+}
+
+/// What a stream says, until it ends or the token that it was opened with is none any more.
+fn held<M: Stream<Item = Say>>(messages: M, token_lost: impl Future<Output = ()>) -> impl Stream<Item = Say> {
+    let messages = messages.chain(stream::once(async { Say::Close(Closing::Done) }));
+    let lost = async {
+        token_lost.await;
+        Say::Close(Closing::Refused("the token was revoked, or its time is over".to_owned()))
+    };
+    stream::select(messages, stream::once(lost))
 }
 
 /// Follows a run from any point.
@@ -64,11 +80,11 @@ async fn run(
     let run_id: RunId = id(&run_id)?;
     let stream = state.hub().run_stream(run_id, submit::after(query.after)?, query.tokens);
     stream.known().await?;
-    let slot = state.stream_slot()?;
+    let (slot, token_lost) = (state.stream_slot()?, caller::token_lost());
     Ok(given.on_upgrade(move |socket| async move {
         let _slot = slot;
         let _open = state.core().metrics().stream();
-        follow(socket, stream.into_stream().map(say_of_run)).await;
+        follow(socket, held(stream.into_stream().map(say_of_run), token_lost)).await;
     }))
 }
 
@@ -95,18 +111,19 @@ async fn ingest(
     let ingest_id: IngestId = id(&ingest_id)?;
     let stream = state.hub().ingest_stream(ingest_id);
     state.hub().ingest(ingest_id).await?.ok_or_else(|| unknown_ingest(ingest_id))?;
-    let slot = state.stream_slot()?;
+    let (slot, token_lost) = (state.stream_slot()?, caller::token_lost());
     Ok(given.on_upgrade(move |socket| async move {
         let _slot = slot;
         let _open = state.core().metrics().stream();
-        follow(socket, stream.into_stream().map(|item| say(item.map_err(StreamEnd::Failed)))).await;
+        let messages = stream.into_stream().map(|item| say(item.map_err(StreamEnd::Failed)));
+        follow(socket, held(messages, token_lost)).await;
     }))
 }
 
 /// Starts a run from the first message and follows it.
 async fn agent(State(state): State<AppState>, given: Upgrade) -> Result<Response, ApiError> {
     let given = upgrade(given)?;
-    let slot = state.stream_slot()?;
+    let (slot, token_lost) = (state.stream_slot()?, caller::token_lost());
     let caller = caller::current();
     Ok(given.on_upgrade(move |mut socket| async move {
         let _slot = slot;
@@ -117,7 +134,8 @@ async fn agent(State(state): State<AppState>, given: Upgrade) -> Result<Response
         };
         match begun {
             Ok((run_id, tokens)) => {
-                follow(socket, state.hub().run_stream(run_id, 0, tokens).into_stream().map(say_of_run)).await
+                let messages = state.hub().run_stream(run_id, 0, tokens).into_stream().map(say_of_run);
+                follow(socket, held(messages, token_lost)).await
             }
             Err(Some(closing)) => close(socket, closing).await,
             Err(None) => {}

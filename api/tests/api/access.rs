@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
+use futures::StreamExt;
 use riverrun_api::ApiConfig;
 use riverrun_api::access::scope::{Grant, Scope};
 use riverrun_api::access::token_file::{FILE_NAME, TokenFile};
 use riverrun_api::access::tokens::hash;
+use riverrun_schemas::RunId;
 use serde_json::{Value, json};
 use tokio_tungstenite::connect_async;
-use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::harness::{Api, Reply, problem, wait_for};
 
@@ -151,6 +153,31 @@ async fn given_a_token_that_is_bound_to_a_namespace_when_it_asks_for_anything_of
     api.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn given_an_id_that_follows_from_a_key_when_a_bound_token_waits_for_its_run_of_another_namespace_then_nothing_shows()
+ {
+    let api = guarded(&[entry("ann", "::team"), entry("admin", "")]).await;
+    for (namespace, expected) in [("team-2", 404), ("team", 200)] {
+        let key = format!("soon-{namespace}");
+        let id = RunId::derive(&["idempotency-key", namespace, &key]);
+        let path = format!("/runs/{id}/events");
+        let watching = send(&api, Some("ann-token"), "GET", &path, None);
+        let starting = async {
+            wait_for("somebody to wait for the run", async || {
+                (api.stack.state().hub().stats().listeners > 0).then_some(())
+            })
+            .await;
+            let body = json!({ "task": "soon", "agent": "react", "namespace": namespace });
+            let headers = [("authorization", "Bearer admin-token"), ("idempotency-key", key.as_str())];
+            api.post_with("/runs", body, &headers).await
+        };
+        let (watched, started) = tokio::join!(watching, starting);
+        assert_eq!(started.body["run_id"], json!(id), "{}", started.body);
+        assert_eq!(watched.status, expected, "{namespace}: {}", watched.body);
+    }
+    api.stop().await;
+}
+
 /// The status that an upgrade is answered with.
 async fn upgrade(api: &Api, path: &str, headers: &[(&'static str, &str)]) -> u16 {
     let mut request = format!("ws://{}{path}", api.address).into_client_request().unwrap();
@@ -171,6 +198,7 @@ async fn given_a_login_when_the_pages_ask_then_the_cookie_counts_and_only_for_pa
     assert_eq!(before, json!({"auth": "required", "name": null, "scopes": [], "namespace": null, "namespaces": []}));
     let refused = api.post("/auth/session", json!({ "token": "wrong" })).await;
     problem(&refused, &[401]);
+    assert_eq!(refused.headers["www-authenticate"], "Bearer");
     assert!(refused.headers.get("set-cookie").is_none());
     let reply = api.post("/auth/session", json!({ "token": "ann-token" })).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
@@ -226,6 +254,40 @@ async fn given_a_file_of_tokens_when_one_is_revoked_while_the_server_runs_then_i
     };
     tokio::time::timeout(Duration::from_secs(120), waiting).await.expect("a revoked token is refused soon");
     assert_eq!(send(&api, None, "GET", "/runs", None).await.status, 401, "no token left does not mean none wanted");
+    api.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_open_streams_when_their_token_is_revoked_then_they_end_before_what_they_follow() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(FILE_NAME);
+    let mut file = TokenFile::read(&path).unwrap();
+    let (_, token) = file.create(Grant::everything("ann")).unwrap();
+    let api = Api::configured(|config| ApiConfig { tokens_file: Some(path.clone()), ..config }).await;
+    let body = json!({ "task": "wait [[steps=1 id=revoked]]", "agent": "react", "approval": "always" });
+    let started = send(&api, Some(&token), "POST", "/runs", Some(body)).await;
+    let run_id = started.body["run_id"].as_str().unwrap();
+    let mut request = format!("ws://{}/ws/runs/{run_id}", api.address).into_client_request().unwrap();
+    request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+    let (mut socket, _) = connect_async(request).await.unwrap();
+    let path = format!("/runs/{run_id}/events");
+    let followed = send(&api, Some(&token), "GET", &path, None);
+    let closed = async {
+        socket.next().await.unwrap().unwrap();
+        file.revoke("ann").unwrap();
+        loop {
+            match socket.next().await.unwrap().unwrap() {
+                Message::Close(frame) => return frame.unwrap(),
+                message => assert!(!message.to_string().contains("final"), "{message}"),
+            }
+        }
+    };
+    let both = async { tokio::join!(followed, closed) };
+    let (followed, closed) = tokio::time::timeout(Duration::from_secs(120), both).await.expect("streams end soon");
+    assert_eq!(u16::from(closed.code), 1008, "{closed:?}");
+    assert!(closed.reason.contains("token"), "{closed:?}");
+    let events = followed.body.as_str().unwrap();
+    assert!(events.contains("event: start") && !events.contains("event: final"), "{events}");
     api.stop().await;
 }
 

@@ -124,6 +124,7 @@ fn given_requests_that_are_none_when_they_come_then_the_status_says_what_is_wron
             (413, "body_too_large", "POST", "/agent/run", json, long.as_bytes(), vec![]),
             (413, "body_too_large", "POST", "/ingest", json, long.as_bytes(), vec![]),
             (404, "route_not_found", "GET", "/no/such", None, b"", vec![]),
+            (404, "route_not_found", "GET", "/docs/nothing.js", None, b"", vec![]),
             (405, "method_not_allowed", "DELETE", "/agents", None, b"", vec![]),
             (404, "not_found", "GET", "/runs/1", None, b"", vec![]),
             (404, "not_found", "GET", "/ingest/run_01h455vb4pex5vsknk084sn02q", None, b"", vec![]),
@@ -142,6 +143,15 @@ fn given_requests_that_are_none_when_they_come_then_the_status_says_what_is_wron
             (422, "cursor_invalid", "GET", "/runs?cursor=%00", None, b"", vec![]),
             (422, "invalid_request", "GET", "/runs?nonsense=1", None, b"", vec![]),
             (422, "invalid_request", "POST", "/runs", json, task, vec![("idempotency-key", " ")]),
+            (
+                422,
+                "invalid_request",
+                "POST",
+                "/runs",
+                json,
+                task,
+                vec![("idempotency-key", "a"), ("idempotency-key", "b")],
+            ),
             (403, "host_not_allowed", "POST", "/runs", json, task, vec![("host", "evil.example")]),
             (403, "origin_not_allowed", "POST", "/runs", json, task, vec![("origin", "https://evil.example")]),
             (400, "websocket_expected", "GET", "/ws/agent", None, b"", vec![]),
@@ -150,6 +160,71 @@ fn given_requests_that_are_none_when_they_come_then_the_status_says_what_is_wron
             let found = problem(&reply, &[status]);
             assert_eq!(found["code"], code, "{method} {path}: {found}");
         }
+    });
+}
+
+#[test]
+fn given_a_field_of_a_form_that_may_come_once_when_it_comes_twice_then_it_is_refused_by_its_name() {
+    let part = |field: &str| {
+        let file = if field == "file" { "; filename=\"a.zip\"" } else { "" };
+        format!("--XX\r\ncontent-disposition: form-data; name=\"{field}\"{file}\r\n\r\nx\r\n")
+    };
+    test(async |api| {
+        for (path, fields) in [
+            ("/ingest", ["collection", "chunk_unit"].as_slice()),
+            ("/finetune/datasets", &["name", "from_runs", "file"]),
+            ("/projects/import", &["name", "namespace", "file"]),
+        ] {
+            for field in fields {
+                let body = format!("{}--XX--\r\n", part(field).repeat(2));
+                let kind = Some("multipart/form-data; boundary=XX");
+                let reply = raw(api, "POST", path, kind, body.as_bytes(), &[]).await;
+                let expected = json!([{"field": field, "reason": "came twice in the form"}]);
+                assert_eq!(problem(&reply, &[422])["errors"], expected, "{path} {field}");
+            }
+        }
+    });
+}
+
+/// Path and method of each operation of the API's description, and those of WebSockets, which stand beside it.
+fn operations() -> Vec<(String, String)> {
+    let document = serde_json::to_value(riverrun_api::openapi()).unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    let methods = |item: &Value| item.as_object().unwrap().keys().map(|key| key.to_uppercase()).collect::<Vec<_>>();
+    let described =
+        paths.iter().flat_map(|(path, item)| methods(item).into_iter().map(move |name| (path.clone(), name)));
+    let sockets = ["/ws/agent", "/ws/runs/{id}", "/ws/ingest/{id}", "/ws/finetune/{id}"];
+    described.chain(sockets.map(|path| (path.to_owned(), "GET".to_owned()))).collect()
+}
+
+/// The path with this in all its places.
+fn filled(path: &str, with: &str) -> String {
+    path.split('/').map(|part| if part.starts_with('{') { with } else { part }).collect::<Vec<_>>().join("/")
+}
+
+#[test]
+fn given_bytes_that_are_no_text_in_the_path_of_any_operation_when_it_is_asked_for_then_a_problem_says_so() {
+    test(async |api| {
+        let operations: Vec<_> = operations().into_iter().filter(|(path, _)| path.contains('{')).collect();
+        assert!(operations.len() > 40, "{operations:?}");
+        for (path, method) in operations {
+            let reply = raw(api, &method, &filled(&path, "%FF"), None, b"", &[]).await;
+            assert_eq!(problem(&reply, &[400])["code"], "invalid_path", "{method} {path}");
+        }
+    });
+}
+
+#[test]
+fn given_a_method_that_any_path_does_not_take_when_it_is_asked_for_then_the_answer_names_those_that_it_takes() {
+    test(async |api| {
+        // Errors of /v1 have OpenAI's shape.
+        for (path, method) in operations().into_iter().filter(|(path, _)| !path.starts_with("/v1/")) {
+            let reply = raw(api, "PATCH", &filled(&path, "x"), None, b"", &[]).await;
+            assert_eq!(problem(&reply, &[405])["code"], "method_not_allowed", "{path}");
+            let allowed = reply.headers["allow"].to_str().unwrap();
+            assert!(allowed.split(',').any(|name| name == method), "{method} {path}: {allowed}");
+        }
+        assert_eq!(raw(api, "HEAD", "/ws/agent", None, b"", &[]).await.status, 400, "as GET is answered");
     });
 }
 

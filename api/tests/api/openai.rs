@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Api, Reply, test};
+use crate::harness::{Api, Reply, test, wait_for};
 
 async fn complete(api: &Api, body: Value) -> Reply {
     api.post("/v1/chat/completions", body).await
@@ -126,6 +126,35 @@ fn given_the_bodies_that_open_webui_sends_when_models_and_agents_get_them_then_b
         let reply = api.post("/v1/embeddings", vectors).await;
         assert_eq!(reply.status, 200, "{}", reply.body);
         assert!(reply.body["data"][0]["embedding"].is_array(), "{}", reply.body);
+    });
+}
+
+#[test]
+fn given_a_run_behind_a_chat_when_it_is_cancelled_then_the_client_is_told_so_and_not_to_ask_again() {
+    test(async |api| {
+        for stream in [false, true] {
+            let task = format!("slow [[steps=7 delay_ms=400 id=openai-cancel-{stream}]]");
+            let messages = json!([{ "role": "user", "content": task }]);
+            let asked = complete(api, json!({ "model": "agent/react", "messages": messages, "stream": stream }));
+            let cancelled = async {
+                let run_id = wait_for("the run", async || {
+                    let page = api.get("/runs?status=running&limit=500").await.body;
+                    let run = page["items"].as_array()?.iter().find(|run| run["task"] == task.as_str())?.clone();
+                    run["run_id"].as_str().map(str::to_owned)
+                })
+                .await;
+                api.post(&format!("/runs/{run_id}/cancel"), json!({})).await.status
+            };
+            let (reply, accepted) = tokio::join!(asked, cancelled);
+            assert_eq!(accepted, 202);
+            if stream {
+                let chunks = chunks(&reply);
+                assert_eq!(chunks.last().unwrap()["error"]["code"], "run_cancelled", "{chunks:?}");
+                continue;
+            }
+            assert_eq!((reply.status, &reply.body["error"]["code"]), (409, &json!("run_cancelled")), "{}", reply.body);
+            assert_eq!(reply.headers["x-should-retry"], "false");
+        }
     });
 }
 

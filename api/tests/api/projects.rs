@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::{Value, json};
 
 use crate::harness::{Api, Reply, problem, test, wait_for};
@@ -107,5 +109,26 @@ fn given_a_file_when_a_rewrite_is_asked_for_then_the_answer_is_the_proposal_and_
         let reply = api.post_with(&path, slow, &[("prefer", "wait=1")]).await;
         let proposal = found(api, &reply, |proposal| proposal["status"] != "proposing").await;
         assert_eq!(proposal["proposal_id"], reply.body["proposal_id"]);
+    });
+}
+
+#[test]
+fn given_a_project_when_it_is_removed_twice_and_asked_for_more_at_once_then_nobody_waits_for_what_never_comes() {
+    test(async |api| {
+        let path = format!("/projects/{}", imported(api, "removed-meanwhile").await);
+        let (analyze, revert) = (format!("{path}/analyze"), format!("{path}/revert"));
+        let remove = || api.send(Request::delete(&path).header("host", "localhost").body(Body::empty()).unwrap());
+        let (one, other, analysis, change) = tokio::join!(
+            remove(),
+            remove(),
+            api.post_with(&analyze, json!({ "review": false }), &[("prefer", "wait=60")]),
+            api.post(&revert, json!({ "file": "a.py", "confirm": true })),
+        );
+        let mut removed = [one.status, other.status];
+        removed.sort_unstable();
+        assert_eq!(removed, [200, 404], "{} {}", one.body, other.body);
+        // Whichever came first on the log.
+        assert!([200, 404].contains(&analysis.status), "{} {}", analysis.status, analysis.body);
+        assert!([404, 409].contains(&change.status), "{} {}", change.status, change.body);
     });
 }

@@ -80,6 +80,19 @@ fn given_a_run_that_waits_when_it_is_answered_then_it_goes_on_and_the_second_ans
 }
 
 #[test]
+fn given_a_question_when_the_same_answer_comes_twice_at_once_then_one_of_them_is_a_conflict() {
+    test(async |api| {
+        let id = careful(api, "wait [[steps=1 id=answered-twice]]").await;
+        let step = waiting(api, &id, 0).await["pending_approvals"][0]["step"].clone();
+        let (one, other) = tokio::join!(decide(api, &id, &step, "approve"), decide(api, &id, &step, "approve"));
+        let (first, second) = if one.status == 202 { (one, other) } else { (other, one) };
+        assert_eq!(first.status, 202, "{}", first.body);
+        problem(&second, &[409]);
+        assert_eq!(ended(api, &id).await["status"], "succeeded");
+    });
+}
+
+#[test]
 fn given_answers_that_answer_nothing_when_they_come_then_they_are_refused_with_the_way_out() {
     test(async |api| {
         let id = careful(api, "wait [[steps=1 id=refuse]]").await;
@@ -151,6 +164,62 @@ fn given_a_run_when_it_is_forked_then_the_branch_shares_its_steps_and_can_be_com
         assert_eq!(compared["common"], 0, "{compared}");
         problem(&api.get(&format!("/runs/{id}/compare")).await, &[422]);
         problem(&api.get("/runs/run_01h455vb4pex5vsknk084sn02q/tree").await, &[404]);
+    });
+}
+
+#[test]
+fn given_a_queued_run_without_an_agent_when_it_is_cancelled_then_no_agent_is_named_and_else_the_one_that_was_asked_for()
+{
+    test(async |api| {
+        let task = |agent: Option<&str>| json!({"task": "q [[steps=1 id=unbegun]]", "agent": agent, "session": "unbegun", "approval": "always"});
+        let start = async |agent| {
+            let reply = api.post("/runs", task(agent)).await;
+            assert_eq!(reply.status, 202, "{}", reply.body);
+            reply.body["run_id"].as_str().unwrap().to_owned()
+        };
+        let first = start(Some("react")).await;
+        waiting(api, &first, 0).await;
+        for agent in [None, Some("critic")] {
+            let queued = start(agent).await;
+            assert_eq!(run(api, &queued).await["status"], "queued");
+            assert_eq!(api.post(&format!("/runs/{queued}/cancel"), json!({})).await.status, 202);
+            assert_eq!(ended(api, &queued).await["agent"], json!(agent));
+            let listed = wait_for("the run in the list", async || {
+                let page = api.get("/runs?session=unbegun&status=cancelled").await.body;
+                page["items"].as_array()?.iter().find(|item| item["run_id"] == queued.as_str()).cloned()
+            })
+            .await;
+            assert_eq!(listed["agent"], json!(agent));
+        }
+        api.post(&format!("/runs/{first}/cancel"), json!({})).await;
+    });
+}
+
+#[test]
+fn given_the_key_of_a_fork_when_its_answer_is_not_kept_then_the_same_fork_is_found_and_another_is_a_conflict() {
+    test(async |api| {
+        let id = api.start_run("branch [[steps=2 id=fork-key]]").await;
+        ended(api, &id).await;
+        let key = [("idempotency-key", "fork-key")];
+        // The same run by other addresses, under which no answer was kept.
+        let [first, again, elsewhere] =
+            [id.clone(), id.replacen('r', "%72", 1), id.replacen('u', "%75", 1)].map(|id| format!("/runs/{id}/fork"));
+        let body = json!({"at_seq": 3, "model": "ollama/stub"});
+        let reply = api.post_with(&first, body.clone(), &key).await;
+        assert_eq!(reply.status, 202, "{}", reply.body);
+        let fork_id = reply.body["run_id"].as_str().unwrap().to_owned();
+        ended(api, &fork_id).await;
+        let repeated = api.post_with(&again, body, &key).await;
+        assert_eq!(
+            (repeated.status, &repeated.body["run_id"], &repeated.body["status"]),
+            (202, &json!(fork_id), &json!("succeeded")),
+            "{}",
+            repeated.body
+        );
+        for other in [json!({"at_seq": 0, "model": "ollama/stub"}), json!({"at_seq": 3, "task": "another"})] {
+            let refused = problem(&api.post_with(&elsewhere, other.clone(), &key).await, &[409]);
+            assert_eq!(refused["code"], "idempotency_key_reused", "{other}: {refused}");
+        }
     });
 }
 

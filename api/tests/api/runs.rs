@@ -2,7 +2,10 @@
 
 use axum::body::Body;
 use axum::http::Request;
+use axum::response::Response;
 use futures::StreamExt;
+use riverrun_schemas::agent::{AgentCommand, RunRequest, StartRun};
+use riverrun_schemas::{RunId, now_ms};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -123,6 +126,35 @@ fn given_a_key_when_it_comes_again_then_it_is_one_run_and_another_body_is_a_conf
 }
 
 #[test]
+fn given_a_model_that_names_its_provider_when_its_key_comes_again_then_it_is_one_run_and_another_model_is_a_conflict() {
+    test(async |api| {
+        let body = |model: &str| json!({"task": "named [[steps=0 id=named]]", "agent": "react", "model": model});
+        let key = [("idempotency-key", "named")];
+        let first = api.post_with("/runs", body("ollama/stub"), &key).await;
+        assert_eq!(first.status, 202, "{}", first.body);
+        problem(&api.post_with("/agent/run", body("ollama/other"), &key).await, &[409]);
+        let waited = api.post_with("/agent/run", body("ollama/stub"), &key).await;
+        assert_eq!((waited.status, &waited.body["run_id"]), (200, &first.body["run_id"]), "{}", waited.body);
+    });
+}
+
+#[test]
+fn given_a_run_that_another_process_has_just_accepted_when_it_is_asked_for_then_it_is_there() {
+    test(async |api| {
+        for rest in ["", "/steps", "/cancel"] {
+            let run_id = RunId::new();
+            let task = "elsewhere [[steps=1 delay_ms=300 id=elsewhere]]".to_owned();
+            let request = RunRequest { task, agent: Some("react".to_owned()), ..RunRequest::default() };
+            let command = AgentCommand::from(StartRun { run_id, request, at: now_ms() });
+            api.stack.state().parts().producer.send(&command, "test", None).await.unwrap();
+            let path = format!("/runs/{run_id}{rest}");
+            let reply = if rest == "/cancel" { api.post(&path, json!({})).await } else { api.get(&path).await };
+            assert!([200, 202].contains(&reply.status), "{path}: {} {}", reply.status, reply.body);
+        }
+    });
+}
+
+#[test]
 fn given_a_run_when_it_is_followed_from_any_point_then_each_step_comes_once_and_then_the_end() {
     test(async |api| {
         let id = api.start_run("follow [[steps=3 delay_ms=30 id=follow]]").await;
@@ -188,4 +220,33 @@ fn given_a_run_that_goes_on_when_it_is_cancelled_then_it_ends_as_cancelled_and_c
         );
         assert_eq!(problem(&api.post(&format!("/runs/{id}/cancel"), json!({})).await, &[409])["code"], "run_ended");
     });
+}
+
+/// What a request is answered that waited when the process stopped, and whether its client is told not to make it again.
+async fn stopped(response: Response) -> (Value, bool) {
+    let headers = response.headers().clone();
+    assert_eq!((response.status().as_u16(), headers["retry-after"].to_str().unwrap()), (503, "1"));
+    let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    let again = headers.get("x-should-retry").map(|value| value.to_str().unwrap());
+    (serde_json::from_slice(&bytes).unwrap(), again == Some("false"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_requests_that_wait_for_their_runs_when_the_process_stops_then_they_are_told_so_and_which_run_goes_on() {
+    let api = Api::configured(|config| config).await;
+    let ask = |path: &str, body: Value| {
+        let request = Request::post(path).header("host", "localhost").header("content-type", "application/json");
+        tokio::spawn(api.router.clone().oneshot(request.body(Body::from(body.to_string())).unwrap()))
+    };
+    let task = "stopped [[steps=9 delay_ms=2000 id=stopped]]";
+    let run = ask("/agent/run", json!({ "task": task, "agent": "react" }));
+    let messages = json!([{ "role": "user", "content": task }]);
+    let chat = ask("/v1/chat/completions", json!({ "model": "agent/react", "messages": messages }));
+    wait_for("both to wait", async || (api.stack.state().hub().stats().listeners >= 2).then_some(())).await;
+    api.stop().await;
+    let (told, _) = stopped(run.await.unwrap().unwrap()).await;
+    assert_eq!(told["code"], "shutting_down");
+    assert!(told["run_id"].as_str().unwrap().parse::<RunId>().is_ok() && told["hint"].is_string(), "{told}");
+    let (told, not_again) = stopped(chat.await.unwrap().unwrap()).await;
+    assert!(told["error"]["code"] == "shutting_down" && not_again, "{told}");
 }

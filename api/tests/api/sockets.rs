@@ -375,7 +375,9 @@ fn given_pages_that_must_not_be_when_they_are_asked_for_then_the_answer_says_why
             problem(&api.get(&format!("/runs/{id}/steps?{query}")).await, &[422]);
         }
         problem(&api.get("/runs/run_01h455vb4pex5vsknk084sn02q/steps").await, &[404]);
-        let behind = api.get(&format!("/runs/{id}/steps?cursor=1000")).await.body;
-        assert_eq!(behind, json!({"items": [], "next_cursor": null}));
+        for cursor in [1_000, i64::MAX] {
+            let behind = api.get(&format!("/runs/{id}/steps?cursor={cursor}")).await.body;
+            assert_eq!(behind, json!({"items": [], "next_cursor": null}), "{cursor}");
+        }
     });
 }

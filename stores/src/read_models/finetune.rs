@@ -294,8 +294,8 @@ fn model_view(found: &DbRow) -> Result<ModelVersionView, StoreError> {
 
 /// A dataset by its name.
 pub async fn find_dataset(sql: &Sql, name: &str) -> Result<Option<DatasetView>, StoreError> {
-    let found =
-        sqlx::query("SELECT * FROM finetune_datasets WHERE name = $1").bind(name).fetch_optional(sql.reader()).await;
+    let query = sqlx::query("SELECT * FROM finetune_datasets WHERE name = $1").bind(storable(name));
+    let found = query.fetch_optional(sql.reader()).await;
     found.map_err(|error| StoreError::from(error).at(sql.path()))?.as_ref().map(dataset_view).transpose()
 }
 
@@ -396,7 +396,7 @@ pub async fn model(
         "SELECT m.*, j.plan AS job_plan, j.dataset AS job_dataset FROM finetune_models m LEFT JOIN finetune_jobs j ON j.job_id = m.job_id
          WHERE m.model = $1 AND m.version = $2",
     );
-    let found = query.bind(model).bind(version).fetch_optional(sql.reader()).await;
+    let found = query.bind(storable(model)).bind(version).fetch_optional(sql.reader()).await;
     let Some(found) = found.map_err(|error| StoreError::from(error).at(sql.path()))? else { return Ok(None) };
     let weights = BlobRef {
         sha256: found.try_get("adapter_sha256")?,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
+use crate::sql::storable;
 
 /// No page is longer, whatever was asked for.
 pub const MAX_PAGE: u32 = 500;
@@ -56,7 +57,25 @@ impl TimeCursor {
     }
 
     pub(crate) fn decode(cursor: &str) -> Result<Self, StoreError> {
-        let parsed = cursor.split_once('.').and_then(|(at, id)| Some(Self { at: at.parse().ok()?, id: id.to_owned() }));
+        let parsed = cursor.split_once('.').and_then(|(at, id)| Some(Self { at: at.parse().ok()?, id: storable(id) }));
         parsed.ok_or_else(|| StoreError::Cursor(cursor.chars().take(80).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_cursors_when_they_are_read_then_their_ids_can_be_bound_and_what_is_none_is_refused() {
+        for (text, at, id) in
+            [("7.run_a", 7, "run_a"), ("-1.a.b", -1, "a.b"), ("7.", 7, ""), ("7.a\0b", 7, "a\u{fffd}b")]
+        {
+            let cursor = TimeCursor::decode(text).unwrap();
+            assert_eq!((cursor.at, cursor.id.as_str()), (at, id), "{text:?}");
+        }
+        for text in ["", "7", ".a", "x.a", "7e3.a", "9223372036854775808.a"] {
+            assert!(matches!(TimeCursor::decode(text), Err(StoreError::Cursor(_))), "{text:?}");
+        }
     }
 }

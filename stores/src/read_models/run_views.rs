@@ -458,12 +458,13 @@ pub fn citation_view(citation: &Citation) -> CitationView {
 /// The result of a run from its events, as a stream has them: the same that the read model shows once it has read them.
 pub fn result_view(accepted: &RunAccepted, steps: &[Step], finished: &RunFinished) -> RunView {
     let request = &accepted.request;
+    let at_work = steps.last().map(|step| step.agent.clone()).or_else(|| request.agent.clone());
     RunView {
         run_id: accepted.run_id,
         status: finished.status.into(),
         namespace: request.namespace.to_string(),
         task: request.task.clone(),
-        agent: Some(finished.agent.clone()),
+        agent: Some(finished.agent.clone()).filter(|agent| !agent.is_empty()).or(at_work),
         answer: finished.answer.clone(),
         citations: finished.citations.iter().map(citation_view).collect(),
         steps: steps.iter().map(step_view).collect(),

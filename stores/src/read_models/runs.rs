@@ -195,10 +195,11 @@ async fn request_cancel(connection: &mut DbConnection, event: &RunCancelRequeste
     Ok(())
 }
 
-/// The end's usage replaces the sum of the steps': it also counts model calls that no step came of.
+/// The end's usage replaces the sum of the steps': it also counts model calls that no step came of. An end before an agent was at work
+/// names none, and the one that was asked for stays.
 async fn finish(connection: &mut DbConnection, event: &RunFinished) -> Result<(), StoreError> {
     sqlx::query(
-        "UPDATE runs SET status = $2, waiting = '{}', agent = $3, answer = $4, citations = $5, stop_reason = $6, error = $7, prompt_tokens = $8,
+        "UPDATE runs SET status = $2, waiting = '{}', agent = COALESCE(NULLIF($3, ''), agent), answer = $4, citations = $5, stop_reason = $6, error = $7, prompt_tokens = $8,
                          completion_tokens = $9, cost_usd = CAST($10 AS DOUBLE PRECISION), finished_at = $11
          WHERE run_id = $1",
     )
@@ -337,7 +338,7 @@ pub async fn list(
     .bind(filter.status.map(RunStatus::as_str))
     .bind(filter.agent.as_deref().map(storable))
     .bind(from.as_ref().map(|cursor| cursor.at))
-    .bind(from.as_ref().map(|cursor| storable(&cursor.id)))
+    .bind(from.as_ref().map(|cursor| cursor.id.clone()))
     .bind(page.limit() + 1)
     .bind(filter.session.as_deref().map(storable))
     .bind(filter.chain.map(|chain| chain.to_string()))

@@ -10404,7 +10404,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description handed to the tool as the key of the call */
+                /** @description a repeat with the same key is the same call; the key that the tool is handed follows from it */
                 "Idempotency-Key"?: string | null;
             };
             path: {

@@ -178,13 +178,16 @@ impl Driver {
         }
     }
 
-    /// Waits until fewer runs are driven than may be. A run that is cancelled meanwhile needs no turn to end.
+    /// Waits until fewer runs are driven than may be. A run that is cancelled meanwhile, or whose time is over, needs no turn to end.
     async fn wait_for(&mut self, mut turn: Turn) -> Result<Option<Place>, Interrupted> {
+        let out_of_time = self.time_left();
+        tokio::pin!(out_of_time);
         while self.state.cancel_requested.is_none() && self.state.finished.is_none() {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Err(Interrupted::Left(Left::Stopped)),
                 permit = &mut turn => return permit.map(Some).map_err(|_| Interrupted::Left(Left::Stopped)),
+                () = &mut out_of_time => break,
                 seen = self.inbox.recv() => match seen {
                     Some(seen) => self.take(&seen),
                     None => return Err(Interrupted::Left(Left::Stopped)),
@@ -212,8 +215,16 @@ impl Driver {
         }
     }
 
+    /// Whether all that is left to do is the end, for which no tool is needed.
+    fn must_end(&self) -> bool {
+        self.state.cancel_requested.is_some() || self.state.is_out_of_time(now_ms())
+    }
+
     /// Gets tools ready that are started when they are first needed.
     async fn prepare_tools(&mut self) -> Result<(), Interrupted> {
+        if self.must_end() {
+            return Ok(());
+        }
         let (context, namespace) = (self.context.clone(), self.state.request.namespace.clone());
         tokio::select! {
             () = context.toolbox.prepare(&namespace) => Ok(()),
@@ -228,6 +239,8 @@ impl Driver {
         let tools =
             match self.context.toolbox.select(&self.state.request.namespace, self.state.request.tools.as_deref()) {
                 Ok(tools) => tools,
+                // They may not have been got ready.
+                Err(_) if self.must_end() => Vec::new(),
                 Err(unknown) => return self.fail(Failure::new("unknown_tool", unknown.to_string())).await,
             };
         match decide::next(&self.state, &tools, now_ms()) {

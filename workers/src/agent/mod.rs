@@ -54,7 +54,7 @@ use riverrun_log::{
 };
 use riverrun_models::Models;
 use riverrun_schemas::agent::AgentEvent;
-use riverrun_schemas::{Failure, RunId, Topic};
+use riverrun_schemas::{Failure, RunId, Topic, now_ms};
 use riverrun_stores::Cache;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -225,6 +225,7 @@ impl Coordinator {
                 Wake::Tried(tried) => self.on_tried(tried),
                 Wake::Note => {
                     self.write_notes(&group)?;
+                    self.end_out_of_time();
                     self.look_for_strangers();
                     self.end_cancelled_asides().await;
                     self.read_asides();
@@ -291,6 +292,14 @@ impl Coordinator {
         for run in ready {
             self.drive(partition, run);
         }
+    }
+
+    /// Drives the runs to their ends whose time is over before their turn has come.
+    fn end_out_of_time(&mut self) {
+        let now = now_ms();
+        self.partitions.values_mut().for_each(|partition| partition.wake_out_of_time(now));
+        let numbers: Vec<i32> = self.partitions.keys().copied().collect();
+        numbers.into_iter().for_each(|number| self.drive_ready(number));
     }
 
     async fn on_driver(&mut self, left: Result<(tokio::task::Id, Released), tokio::task::JoinError>) {

@@ -11,6 +11,8 @@ use riverrun_schemas::{BlobRef, EventSet};
 
 use super::*;
 
+#[path = "partition_tests/in_time.rs"]
+mod in_time;
 #[path = "partition_tests/waiting.rs"]
 mod waiting;
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use riverrun_agents::tools::{
-    MAX_TOOL_TIME, Passages, Search, SearchFailure, Tool, ToolContext, ToolError, ToolLimits, ToolManifest, Toolbox,
+    MAX_TOOL_TIME, Passages, Search, SearchFailure, Tool, ToolContext, ToolError, ToolLimits, ToolManifest, ToolSet,
+    Toolbox,
 };
 use riverrun_log::{
     BlobStore, EmbeddedBroker, LogConfig, ObjectStoreBlobs, Producer, Schemas, StartAt, Tail, TopicPartition, admin,
@@ -127,6 +128,8 @@ pub(crate) struct World {
     folder: tempfile::TempDir,
     context_tokens: Option<usize>,
     more_tools: Vec<Arc<dyn Tool>>,
+    set: Option<Arc<dyn ToolSet>>,
+    places: usize,
     card: Option<Known>,
     store: Option<Arc<dyn BlobStore>>,
 }
@@ -159,6 +162,8 @@ impl World {
             folder,
             context_tokens,
             more_tools,
+            set: None,
+            places: 64,
             card: None,
             store: None,
         }
@@ -167,6 +172,11 @@ impl World {
     /// The tool may take so long.
     pub(crate) fn with_tool_time(self, time: Duration) -> Self {
         Self { tool_time: time, ..self }
+    }
+
+    /// Workers that drive so many runs at once, and have these tools besides.
+    pub(crate) fn with_places(self, places: usize, set: Option<Arc<dyn ToolSet>>) -> Self {
+        Self { places, set, ..self }
     }
 
     /// A model that has a card.
@@ -225,13 +235,14 @@ impl World {
         let count = Count { calls: self.calls.clone(), effect, delay, time };
         let toolbox = Toolbox::builtin(Arc::new(NoKnowledge)).with(Arc::new(count));
         let toolbox = self.more_tools.iter().fold(toolbox, |toolbox, tool| toolbox.with(tool.clone()));
+        let toolbox = self.set.iter().fold(toolbox, |toolbox, set| toolbox.with_set(set.clone()));
         let local = || -> Arc<dyn BlobStore> { Arc::new(ObjectStoreBlobs::local(&self.blobs()).unwrap()) };
         let blobs = self.store.clone().unwrap_or_else(local);
         let config = AgentWorkerConfig {
             log: self.log.clone(),
             schemas: Schemas::built_in(),
             instance: Some(instance.to_owned()),
-            max_concurrent_runs: 64,
+            max_concurrent_runs: self.places,
             default_max_iters: 8,
             default_temperature: 0.0,
             policy: Arc::default(),

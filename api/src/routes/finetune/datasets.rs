@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json as Reply;
 use axum::body::Bytes;
 use axum::extract::multipart::Multipart;
-use axum::extract::{FromRequest, Path, Request, State};
+use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use riverrun_models::{Models, Presence};
 use riverrun_schemas::finetune::DatasetRegistered;
@@ -22,7 +22,7 @@ use utoipa_axum::routes;
 
 use super::{PageQuery, tell};
 use crate::error::ApiError;
-use crate::extract::Query;
+use crate::extract::{Path, Query};
 use crate::routes::form;
 use crate::state::AppState;
 use crate::submit::to_i64;
@@ -234,8 +234,10 @@ async fn wait_for(state: &AppState, view: &DatasetView) -> Result<(), ApiError> 
 
 async fn form_of(mut form: Multipart) -> Result<Form, ApiError> {
     let (mut name, mut format, mut base_model, mut from_runs, mut file) = (None, Format::Sft, None, None, None);
+    let mut once = form::Once::default();
     while let Some(field) = form::next(&mut form).await? {
         let field_name = field.name().unwrap_or_default().to_owned();
+        once.take(&field_name)?;
         if field_name == "file" {
             file = Some(form::bytes(field, MAX_BYTES).await?);
             continue;

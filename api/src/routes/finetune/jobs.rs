@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use riverrun_models::ModelKind;
 use riverrun_schemas::finetune::{
@@ -21,7 +21,7 @@ use utoipa_axum::routes;
 use super::{datasets, plan, tell};
 use crate::accept::{COMPONENT, key_conflict};
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, OptionalJson, Query, id};
+use crate::extract::{IdempotencyKey, Json, OptionalJson, Path, Query, id};
 use crate::routes::runs::location;
 use crate::state::AppState;
 use crate::submit::{Checks, one_of};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Json as Reply;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
@@ -21,7 +21,7 @@ use utoipa_axum::routes;
 
 use super::{PageQuery, tell};
 use crate::error::ApiError;
-use crate::extract::{Json, Query};
+use crate::extract::{Json, Path, Query};
 use crate::state::AppState;
 use crate::wait::until;
 use crate::wire::{Page, Problem, StageBody};

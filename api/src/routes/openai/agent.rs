@@ -1,6 +1,7 @@
 //! A run of an agent behind the shape of a chat. The run is on the log like every other: a client that goes away leaves it running.
 
 use axum::Json as Reply;
+use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, stream};
 use riverrun_models::{Message, Role};
@@ -33,9 +34,12 @@ pub(super) async fn complete(
     let accepted = accept::run(&state, key, run).await?;
     let run_stream = state.hub().run_stream(accepted.run_id, 0, false);
     if !streams {
-        let result = run_stream.result().await?;
+        let ended = run_stream.result().await;
         drop(slot);
-        let answer = answer(&result)?;
+        let (result, answer) = match ended.and_then(|result| answer(&result).map(|answer| (result, answer))) {
+            Ok(answered) => answered,
+            Err(error) => return Ok(not_again(error)),
+        };
         let message = json!({"role": "assistant", "content": answer, "refusal": null, "run_id": result.run_id});
         return Ok(Reply(with_unused(head.completion(message, "stop", tokens(&result)), offered)).into_response());
     }
@@ -110,12 +114,21 @@ fn task(messages: &[Message]) -> String {
 
 fn answer(result: &RunView) -> Result<String, ApiError> {
     match (&result.error, result.status) {
-        (Some(error), _) => Err(run_failed(error, result.run_id)),
-        (None, RunStatus::Cancelled) => {
-            Err(ApiError::conflict("run_cancelled", format!("run {} was cancelled", result.run_id)))
+        (_, RunStatus::Cancelled) => {
+            let detail = format!("run {} was cancelled", result.run_id);
+            Err(ApiError::conflict("run_cancelled", detail).about_run(result.run_id))
         }
+        (Some(error), _) => Err(run_failed(error, result.run_id)),
         (None, _) => Ok(result.answer.clone().unwrap_or_default()),
     }
+}
+
+/// Why a run gives no answer here. OpenAI's clients make a request again by themselves that was answered with 409 or from 500 on, unless
+/// this header says no: it would be another run, of what was stopped, goes on or may have taken effect.
+fn not_again(error: ApiError) -> Response {
+    let mut response = error.into_response();
+    response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
+    response
 }
 
 fn tokens(result: &RunView) -> Value {

@@ -11,7 +11,7 @@ mod request;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use futures::future::join_all;
 use riverrun_agents::catalog;
@@ -21,7 +21,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json};
+use crate::extract::{IdempotencyKey, Json, Path};
 use crate::state::AppState;
 use crate::wire::openai::CompletionBody;
 pub(crate) use error::reshape;

@@ -1,7 +1,7 @@
 //! Analyses of a project, their reports, and what changed between two.
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -10,7 +10,6 @@ use riverrun_projects::surface::{PublicName, SurfaceChange};
 use riverrun_projects::{Finding, Report, report};
 use riverrun_schemas::projects::AnalyzeProject;
 use riverrun_schemas::{AnalysisId, now_ms};
-use riverrun_stores::StoreError;
 use riverrun_stores::documents::DocumentKey;
 use riverrun_stores::read_models::Timestamp;
 use riverrun_stores::read_models::projects::{self, AnalysisRow, ProjectRow};
@@ -19,9 +18,9 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{ListQuery, PATIENCE, page, project, refusal, send, tree_blob};
+use super::{ListQuery, PATIENCE, or_gone, page, project, refusal, send, tree_blob};
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, NamespaceQuery, OptionalJson, Query, id};
+use crate::extract::{IdempotencyKey, NamespaceQuery, OptionalJson, Path, Query, id};
 use crate::kept::kept;
 use crate::prefer::Patience;
 use crate::routes::runs::location;
@@ -97,10 +96,10 @@ async fn analyze(
     };
     send(&state, command.into()).await?;
     let known = || projects::analysis(&state.parts().sql, row.project_id, analysis_id);
-    until(PATIENCE, known).await?;
+    until(PATIENCE, || async { or_gone(&state, &row, known().await?).await }).await?;
     let ended = patience.until(|| async {
         let analysis = known().await?;
-        Ok::<_, StoreError>(analysis.filter(|one| one.report.is_some() || one.error.is_some()))
+        or_gone(&state, &row, analysis.filter(|one| one.report.is_some() || one.error.is_some())).await
     });
     if let Some(analysis) = ended.await? {
         let analysis = succeeded(analysis)?;

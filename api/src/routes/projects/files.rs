@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use super::analyses::{newest, read_report};
 use super::{ListQuery, copies, project, tree};
 use crate::error::ApiError;
-use crate::extract::{NamespaceQuery, Query};
+use crate::extract::{NamespaceQuery, Path, Query};
 use crate::state::AppState;
 use crate::submit;
 use crate::wire::{FileTextView, Page, Problem, ProjectFileView};

@@ -1,21 +1,21 @@
 //! Proposed rewrites, and changes of the copy.
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use riverrun_projects::{improve as rewriting, own_tests};
 use riverrun_schemas::projects::{ApplyProposal, ImproveFile, ProjectCommand, RevertFile};
 use riverrun_schemas::{ChangeId, ProposalId, now_ms};
-use riverrun_stores::StoreError;
 use riverrun_stores::read_models::projects::{self, ChangeRow, ProjectRow, ProposalRow};
 use riverrun_stores::read_models::{Timestamp, failure_view};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{ListQuery, MAX_TEXT, PATIENCE, copies, project, send, tree};
+use super::{ListQuery, MAX_TEXT, PATIENCE, copies, or_gone, project, send, tree};
+use crate::accept::key_conflict;
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Query, id};
+use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Path, Query, id};
 use crate::prefer::Patience;
 use crate::routes::runs::location;
 use crate::state::AppState;
@@ -86,10 +86,10 @@ async fn improve(
     };
     send(&state, command.into()).await?;
     let known = || projects::proposal(&state.parts().sql, row.project_id, proposal_id);
-    until(PATIENCE, known).await?;
+    until(PATIENCE, || async { or_gone(&state, &row, known().await?).await }).await?;
     let ended = patience.until(|| async {
         let proposal = known().await?;
-        Ok::<_, StoreError>(proposal.filter(|one| one.status != "proposing"))
+        or_gone(&state, &row, proposal.filter(|one| one.status != "proposing")).await
     });
     if let Some(proposal) = ended.await? {
         return Ok(Reply(proposal_view(&proposal)).into_response());
@@ -159,14 +159,21 @@ fn confirmed(confirm: bool) -> Result<(), ApiError> {
 async fn changed(
     state: &AppState,
     row: &ProjectRow,
-    change_id: ChangeId,
-    command: ProjectCommand,
+    (change_id, key): (ChangeId, &IdempotencyKey),
+    (asked, command): (&str, ProjectCommand),
 ) -> Result<Reply<FileChangedView>, ApiError> {
-    send(state, command).await?;
-    let found = until(PATIENCE, || projects::change(&state.parts().sql, row.project_id, change_id)).await?;
+    let made = || projects::change(&state.parts().sql, row.project_id, change_id);
+    // With a key it may be made already.
+    if made().await?.is_none() {
+        send(state, command).await?;
+    }
+    let found = until(PATIENCE, || async { or_gone(state, row, made().await?).await }).await?;
     let Some(ChangeRow { file, after_sha256, error, .. }) = found else {
         return Err(ApiError::busy("the analyzer is at work on the project; the change is made after that"));
     };
+    if let Some(key) = key.0.as_deref().filter(|_| file != asked) {
+        return Err(key_conflict(key, "change"));
+    }
     match error {
         None => Ok(Reply(FileChangedView { file, after_sha256 })),
         Some(failure) => {
@@ -213,10 +220,10 @@ async fn apply(
         namespace: row.namespace.clone(),
         change_id,
         proposal_id,
-        file: body.file,
+        file: body.file.clone(),
         at: now_ms(),
     };
-    changed(&state, &row, change_id, command.into()).await
+    changed(&state, &row, (change_id, &key), (&body.file, command.into())).await
 }
 
 /// Takes the last change of a file back.
@@ -232,13 +239,14 @@ async fn revert(
     let row = project(&state, query.namespace.as_deref(), &text).await?;
     confirmed(body.confirm)?;
     tree(&state, &row).await?.entry(&body.file)?;
-    let change_id = change_id(&key, &text);
+    // The same key may stand for the change that is taken back.
+    let change_id = change_id(&key, &format!("revert {text}"));
     let command = RevertFile {
         project_id: row.project_id,
         namespace: row.namespace.clone(),
         change_id,
-        file: body.file,
+        file: body.file.clone(),
         at: now_ms(),
     };
-    changed(&state, &row, change_id, command.into()).await
+    changed(&state, &row, (change_id, &key), (&body.file, command.into())).await
 }

@@ -1,18 +1,18 @@
 //! Removing a project: a command on the log, and a receipt of what went.
 
 use axum::Json as Reply;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use riverrun_schemas::projects::RemoveProject;
 use riverrun_schemas::{ProjectId, now_ms};
-use riverrun_stores::read_models::projects;
+use riverrun_stores::read_models::projects::{self, RemovalRow};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::proposals::change_id;
-use super::{PATIENCE, project, send};
+use super::{PATIENCE, project, send, unknown};
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, NamespaceQuery, Query, id};
+use crate::extract::{IdempotencyKey, NamespaceQuery, Path, Query, id};
 use crate::state::AppState;
 use crate::submit;
 use crate::wait::until;
@@ -50,6 +50,10 @@ async fn remove_project(
     let Some(row) = found else {
         return Err(ApiError::busy("the analyzer is at work on the project; it is removed after that"));
     };
+    // Another removal came first and has taken all of it.
+    if row == RemovalRow::default() {
+        return Err(unknown(project_id));
+    }
     if let Some(error) = row.error {
         let answer = ApiError::new(StatusCode::CONFLICT, error.code, error.message);
         return Err(answer.hint(error.hint.unwrap_or_else(|| "try it again".to_owned())));

@@ -1,7 +1,7 @@
 use riverrun_schemas::finetune::{FinetuneCancelRequested, FinetuneClaimed, StartFinetune};
 
 use super::*;
-use crate::read_models::testing::records;
+use crate::read_models::testing::{fresh, records};
 use crate::read_models::{Projected, apply, rebuild};
 
 fn job_id() -> FinetuneId {
@@ -238,4 +238,15 @@ async fn given_a_dataset_made_of_runs_then_it_and_the_version_tell_of_them_and_a
     let (_folder, sql) = database(&later).await;
     assert_eq!(find_dataset(&sql, "verses").await.unwrap().unwrap().runs, None);
     assert_eq!(model(&sql, "poet", 1).await.unwrap().unwrap().0.runs, Some(runs));
+}
+
+#[tokio::test]
+async fn given_texts_that_a_database_refuses_when_they_are_looked_for_then_nothing_is_found_and_nothing_fails() {
+    let (_folder, sql) = fresh().await;
+    let behind = PageRequest { limit: None, cursor: Some("1.a\0".into()) };
+    assert!(find_dataset(&sql, "a\0").await.unwrap().is_none());
+    assert!(model(&sql, "a\0", 1).await.unwrap().is_none());
+    assert!(datasets(&sql, &behind).await.unwrap().items.is_empty());
+    assert!(jobs(&sql, None, &behind).await.unwrap().items.is_empty());
+    assert!(models(&sql, &behind).await.unwrap().items.is_empty());
 }
