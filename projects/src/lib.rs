@@ -22,6 +22,7 @@ mod installed;
 pub mod language;
 pub mod masks;
 pub mod own_tests;
+pub mod pack;
 pub mod page;
 pub mod patch;
 pub mod progress;

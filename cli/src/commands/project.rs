@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use riverrun_api::wire::{
-    AnalysisAccepted, AnalyzeBody, ApplyBody, FileChangedView, ImportBody, ImproveBody, Page, ProjectAccepted,
-    ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody, TestRunView, TrendView,
+    AnalysisAccepted, AnalyzeBody, ApplyBody, FileChangedView, ImportBody, ImproveBody, Page, ProjectRemovedView,
+    ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody, TestRunView, TrendView,
 };
 
 use crate::client::{encode, with_query};
@@ -17,6 +17,7 @@ use crate::output::{Output, for_people, print_bytes, print_line, print_piece, ta
 use crate::paging::PageArgs;
 use crate::settings::Settings;
 
+mod import;
 mod progress;
 mod shown;
 pub(crate) mod tools;
@@ -154,25 +155,12 @@ pub enum ProjectCommand {
     },
 }
 
-/// The command line reads what its user can read.
+/// Looks at what can be looked at before anything is started.
 pub fn prepare(command: ProjectCommand, settings: &Settings) -> Result<(ProjectCommand, Settings), CliError> {
     let mut settings = settings.clone();
     let command = match command {
         ProjectCommand::Import { source, name, namespace } => {
-            let is_path = !source.contains("://") && !source.contains("::") && !source.starts_with('-');
-            let source = if is_path && Path::new(&source).exists() {
-                let path = std::fs::canonicalize(&source)
-                    .map_err(|error| CliError::new(Exit::Refused, format!("{source} can't be read: {error}")))?;
-                settings.api.ingest_roots.push(path.clone());
-                path.display().to_string()
-            } else if is_path && !source.is_empty() && !source.contains(':') {
-                // Where no other machine is named, what is not here is nowhere.
-                return Err(CliError::new(Exit::Refused, format!("{source} does not exist"))
-                    .hint("name a folder or a .zip that is here, or https://host/repository.git"));
-            } else {
-                source
-            };
-            ProjectCommand::Import { source, name, namespace }
+            ProjectCommand::Import { source: import::prepare(source, &mut settings)?, name, namespace }
         }
         other => other,
     };
@@ -187,10 +175,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
     let client = &connection.client;
     match command {
         ProjectCommand::Import { source, name, namespace } => {
-            let body = ImportBody { source, name, namespace: namespace.clone() };
-            let accepted: ProjectAccepted = client.post("/projects/import", &body).await?;
-            let view = imported(connection, &accepted.project_id, namespace, output).await?;
-            output.show(&view, imported_line)
+            import::run(connection, ImportBody { source, name, namespace }, output).await
         }
         ProjectCommand::Ls { namespace, page } => {
             let [limit, cursor] = page.query();
@@ -216,7 +201,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
                 &format!("/projects/{}/report", encode(&id)),
                 &[("namespace", namespace.clone()), ("analysis", Some(accepted.analysis_id))],
             );
-            let seen = progress::Seen::new(output, "analyzers");
+            let seen = progress::Seen::new(output, "analyzer");
             loop {
                 let view: ProjectView = client.get(&path(&id, "", namespace.clone())).await?;
                 if view.status != "analyzing" {
@@ -315,11 +300,6 @@ fn patch_as_json(patch: &[u8]) -> Result<String, CliError> {
     Ok(serde_json::json!({ "patch": text }).to_string())
 }
 
-fn imported_line(view: &ProjectView) -> String {
-    let left_out = if view.skipped > 0 { format!(", {} left out", view.skipped) } else { String::new() };
-    format!("{}  {} files, {} bytes{left_out}", view.project_id, view.files, view.size_bytes)
-}
-
 fn write_to(file: &Path, content: &[u8]) -> Result<(), CliError> {
     if file == Path::new("-") {
         return print_bytes(content);
@@ -328,28 +308,6 @@ fn write_to(file: &Path, content: &[u8]) -> Result<(), CliError> {
         .map_err(|error| CliError::new(Exit::Failed, format!("{} can't be written: {error}", file.display())))?;
     tell(&format!("wrote {}", file.display()));
     Ok(())
-}
-
-async fn imported(
-    connection: &Connection,
-    id: &str,
-    namespace: Option<String>,
-    output: Output,
-) -> Result<ProjectView, CliError> {
-    let seen = progress::Seen::new(output, "files");
-    loop {
-        let view: ProjectView = connection.client.get(&path(id, "", namespace.clone())).await?;
-        match (view.status.as_str(), &view.error) {
-            ("importing", _) => {
-                seen.show(&view);
-                tokio::time::sleep(POLL).await;
-            }
-            (_, Some(error)) => {
-                return Err(CliError::new(Exit::Refused, error.message.clone()).maybe_hint(error.hint.clone()));
-            }
-            (_, None) => return Ok(view),
-        }
-    }
 }
 
 async fn apply(
