@@ -205,6 +205,11 @@ fn taken(task: &Task, before: &FileText, content: &[u8], reply: &ChatReply) -> R
             reply.usage.completion_tokens
         ));
     }
+    if reply.finish == FinishReason::Repetition {
+        return Err(
+            "the model said the same over and over, and was stopped: try --candidates, or a stronger model".to_owned()
+        );
+    }
     check(task, before, content, &reply.text)
 }
 
@@ -336,7 +341,11 @@ mod tests {
         let content = b"def f():\n    return 1\n";
         let task = Task { file: "a.py".into(), ..Task::default() };
         let text = FileText::read(content).unwrap();
-        for (finish, is_taken) in [(FinishReason::Stop, true), (FinishReason::Length, false)] {
+        for (finish, expected) in [
+            (FinishReason::Stop, None),
+            (FinishReason::Length, Some(["after 20 tokens", "RIVERRUN_MODEL_CONTEXT_TOKENS"])),
+            (FinishReason::Repetition, Some(["over and over", "--candidates"])),
+        ] {
             let reply = ChatReply {
                 text: "```\ndef f():\n    return 2\n```\n".into(),
                 tool_calls: Vec::new(),
@@ -344,13 +353,10 @@ mod tests {
                 finish,
                 model: "m".into(),
             };
-            match taken(&task, &text, content, &reply) {
-                Ok(_) => assert!(is_taken),
-                Err(why) => {
-                    assert!(
-                        !is_taken && why.contains("after 20 tokens") && why.contains("RIVERRUN_MODEL_CONTEXT_TOKENS")
-                    )
-                }
+            match (taken(&task, &text, content, &reply), expected) {
+                (Ok(_), None) => {}
+                (Err(why), Some(parts)) => assert!(parts.iter().all(|part| why.contains(part)), "{why}"),
+                (done, _) => panic!("{finish:?}: {done:?}"),
             }
         }
     }

@@ -64,6 +64,9 @@ fn closing(done: &ChatDone) -> String {
     let cost = done.usage.cost_usd.map(|cost| format!(" · {cost:.6} USD")).unwrap_or_default();
     let cut = match done.finish_reason.as_str() {
         "length" => " · cut off: by --max-tokens, or at the end of the model's context",
+        "repetition" => {
+            " · ended: it said the same over and over; ask otherwise, raise --temperature, or take a larger model (RIVERRUN_MODEL_REPETITION_TOKENS=0 lets it go on)"
+        }
         _ => "",
     };
     format!("{} · {} tokens{cost}{cut}", done.model, done.usage.total_tokens)
@@ -128,6 +131,7 @@ mod tests {
         assert_eq!(closing(&done("stop", None)), "m · 7 tokens");
         assert_eq!(closing(&done("stop", Some(0.000_25))), "m · 7 tokens · 0.000250 USD");
         assert!(closing(&done("length", None)).contains("cut off"));
+        assert!(closing(&done("repetition", None)).contains("over and over"));
     }
 
     #[test]
