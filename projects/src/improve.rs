@@ -139,7 +139,10 @@ pub fn check_names(file: &str, content: &[u8], names: &[String]) -> Result<(), P
     let hint = match own.as_slice() {
         [] => "leave may_remove out".to_owned(),
         few if few.len() <= MAX_LISTED => format!("one of {}", few.join(", ")),
-        many => format!("one of {} and {} others", many[..MAX_LISTED].join(", "), many.len() - MAX_LISTED),
+        many => {
+            let others = riverrun_schemas::counted(many.len() - MAX_LISTED, "other");
+            format!("one of {} and {others}", many[..MAX_LISTED].join(", "))
+        }
     };
     Err(ProjectError::refused("name_not_found", format!("{file} has no public name {shown:?}"), hint))
 }

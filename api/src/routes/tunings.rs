@@ -9,7 +9,7 @@ use axum::response::Response;
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::retrieval::JudgedQuestion;
 use riverrun_schemas::ingest::{IngestCommand, TuneCollection};
-use riverrun_schemas::{BlobRef, Collection, CollectionName, DocumentId, IngestId, now_ms};
+use riverrun_schemas::{BlobRef, Collection, CollectionName, DocumentId, IngestId, counted, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{documents, tunings};
 use utoipa_axum::router::OpenApiRouter;
@@ -99,7 +99,7 @@ fn check(checks: &mut Checks, body: &TuneBody) {
     checks.require(
         (least..=most).contains(&count),
         "judgements",
-        format!("has {count} questions, which is not between {least} and {most}"),
+        format!("has {}, which is not between {least} and {most}", counted(count, "question")),
     );
     let mut seen = BTreeSet::new();
     for (at, judgement) in body.judgements.iter().take(JudgedQuestion::MAX).enumerate() {

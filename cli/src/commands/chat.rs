@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::http::Method;
 use futures::StreamExt;
 use riverrun_api::wire::{ChatBody, ChatDone, ChatMessage};
+use riverrun_schemas::counted;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -69,7 +70,7 @@ fn closing(done: &ChatDone) -> String {
         }
         _ => "",
     };
-    format!("{} · {} tokens{cost}{cut}", done.model, done.usage.total_tokens)
+    format!("{} · {}{cost}{cut}", done.model, counted(done.usage.total_tokens, "token"))
 }
 
 /// What is said behind the texts of files, each under its name.

@@ -9,8 +9,8 @@ use riverrun_api::ingest_source;
 use riverrun_api::submit::{self, IngestTarget};
 use riverrun_api::wire::{CollectionView, IngestBody, IngestView, Items};
 use riverrun_knowledge::sources::{self, DatabaseAddress, GitAddress, Globs, Place, Scan, SourceError};
-use riverrun_schemas::IngestId;
 use riverrun_schemas::ingest::StartIngest;
+use riverrun_schemas::{IngestId, counted};
 
 use super::metadata;
 use super::stream::consume::{ConsumeArgs, USUAL_IDLE_SECONDS};
@@ -231,14 +231,19 @@ fn advance(bar: &ProgressBar, view: &IngestView) {
     }
     bar.set_position(u64::try_from(view.indexed + view.unchanged + view.failed).unwrap_or(0));
     let failed = if view.failed > 0 { format!(" · {} failed", view.failed) } else { String::new() };
-    bar.set_message(format!("{} chunks{failed}", view.chunks));
+    bar.set_message(format!("{}{failed}", counted(view.chunks, "chunk")));
 }
 
 fn counts(view: &IngestView) -> String {
     let skipped = if view.skipped > 0 { format!(" · skipped {}", view.skipped) } else { String::new() };
     format!(
-        "indexed {} · unchanged {} · failed {}{skipped} · {} chunks in {}/{}",
-        view.indexed, view.unchanged, view.failed, view.chunks, view.namespace, view.collection
+        "indexed {} · unchanged {} · failed {}{skipped} · {} in {}/{}",
+        view.indexed,
+        view.unchanged,
+        view.failed,
+        counted(view.chunks, "chunk"),
+        view.namespace,
+        view.collection
     )
 }
 
@@ -251,7 +256,8 @@ fn outcome(view: &IngestView) -> Result<(), CliError> {
     match view.failures.first() {
         None => Ok(()),
         Some(first) => {
-            let message = format!("{} of {} documents failed", view.failed, view.documents.unwrap_or(view.failed));
+            let all = counted(view.documents.unwrap_or(view.failed), "document");
+            let message = format!("{} of {all} failed", view.failed);
             Err(CliError::new(exit_of(&first.error.code), message)
                 .hint("riverrun docs ls shows which")
                 .maybe_hint(first.error.hint.clone()))

@@ -8,6 +8,7 @@ use riverrun_api::wire::{
     AnalysisAccepted, AnalyzeBody, ApplyBody, FileChangedView, ImportBody, ImproveBody, Page, ProjectRemovedView,
     ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody, TestRunView, TrendView,
 };
+use riverrun_schemas::counted;
 
 use crate::client::{encode, with_query};
 use crate::commands::runs::approve::{read_line, somebody_is_there};
@@ -270,13 +271,13 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             let receipt: ProjectRemovedView = client.delete(&path(&id, "", namespace)).await?;
             output.show(&receipt, |receipt| {
                 format!(
-                    "removed {} · {} files, {} bytes · {} analyses · {} proposals · {} changes",
+                    "removed {} · {}, {} · {} · {} · {}",
                     receipt.name,
-                    receipt.files,
-                    receipt.size_bytes,
-                    receipt.analyses,
-                    receipt.proposals,
-                    receipt.changes
+                    counted(receipt.files, "file"),
+                    counted(receipt.size_bytes, "byte"),
+                    counted(receipt.analyses, "analysis"),
+                    counted(receipt.proposals, "proposal"),
+                    counted(receipt.changes, "change")
                 )
             })
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use riverrun_api::wire::{ReembedBody, ReembeddingView};
+use riverrun_schemas::{agreed, counted};
 
 use crate::client::encode;
 use crate::error::{CliError, Exit};
@@ -31,8 +32,9 @@ pub async fn run(connection: &Connection, args: ReembedArgs, output: Output) -> 
     let mut view: ReembeddingView = connection.client.post(&path, &body).await?;
     if !view.ended() && !output.json {
         tell(&format!(
-            "embedding {} chunks with {}; searches go on with the model before",
-            view.chunks, view.embed_model
+            "embedding {} with {}; searches go on with the model before",
+            counted(view.chunks, "chunk"),
+            view.embed_model
         ));
     }
     while !view.ended() {
@@ -44,11 +46,12 @@ pub async fn run(connection: &Connection, args: ReembedArgs, output: Output) -> 
     }
     output.show(&view, |view| {
         format!(
-            "{}/{}: {} chunks of {} documents have vectors of {} ({})",
+            "{}/{}: {} of {} {} vectors of {} ({})",
             view.namespace,
             view.collection,
-            view.chunks,
-            view.documents,
+            counted(view.chunks, "chunk"),
+            counted(view.documents, "document"),
+            agreed(view.chunks, "has", "have"),
             view.embed_model,
             view.dimensions.unwrap_or_default()
         )

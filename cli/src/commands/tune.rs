@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use riverrun_api::wire::{JudgementBody, SearchGainView, TuneBody, TuningView};
 use riverrun_knowledge::retrieval::metrics::Judged;
+use riverrun_schemas::counted;
 
 use crate::client::encode;
 use crate::error::{CliError, Exit};
@@ -45,7 +46,7 @@ pub async fn run(connection: &Connection, args: TuneArgs, output: Output) -> Res
     let path = format!("/collections/{}/tune", encode(&args.name));
     let mut view: TuningView = connection.client.post(&path, &body).await?;
     if !view.ended() && !output.json {
-        tell(&format!("learning from {} judged questions; searches go on as before", view.queries));
+        tell(&format!("learning from {}; searches go on as before", counted(view.queries, "judged question")));
     }
     while !view.ended() {
         tokio::time::sleep(POLL).await;
@@ -93,7 +94,7 @@ fn shown(view: &TuningView) -> String {
             "is searched as without tuning, which did not help: each question was tested with what was learned from others"
         }
     };
-    format!("{gains}\n\n{place} {came_to} ({} judged questions)", view.queries)
+    format!("{gains}\n\n{place} {came_to} ({})", counted(view.queries, "judged question"))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use riverrun_schemas::{agreed, counted};
 use serde_json::Value;
 
 use super::packages::{Package, packages, pypi};
@@ -67,8 +68,10 @@ pub(super) fn analyze(files: &Files, folder: Option<&Path>) -> (ToolRun, Vec<Fin
 
 /// What is to be said of advisories that did not count.
 fn not_read(read: usize, unread: usize, has_more: bool) -> Option<String> {
-    let damaged = (unread > 0).then(|| format!("{unread} of {read} advisories can't be read"));
-    let beyond = has_more.then(|| format!("{read} advisories of the folder are read, and it has more"));
+    let damaged = (unread > 0).then(|| format!("{unread} of {} can't be read", counted(read, "advisory")));
+    let beyond = has_more.then(|| {
+        format!("{} of the folder {} read, and it has more", counted(read, "advisory"), agreed(read, "is", "are"))
+    });
     let told: Vec<String> = damaged.into_iter().chain(beyond).collect();
     (!told.is_empty()).then(|| told.join("; "))
 }

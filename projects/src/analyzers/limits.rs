@@ -1,5 +1,7 @@
 //! How much analyzers read. What is larger is generated or data; each says how many files it left out for that.
 
+use riverrun_schemas::counted;
+
 use super::{dead_code, secrets};
 use crate::copy::Files;
 use crate::language::Language;
@@ -30,8 +32,7 @@ pub(super) fn too_large(tool: &str, files: &Files) -> Option<String> {
     let limit = LIMITS.iter().find(|limit| limit.tool == tool)?;
     let is_left_out = |path: &str, content: &[u8]| content.len() > limit.bytes && (limit.reads)(path, content);
     let count = files.iter().filter(|(path, content)| is_left_out(path, content)).count();
-    let what = if count == 1 { "file" } else { "files" };
-    (count > 0).then(|| format!("{count} {what} left out: larger than {} MiB", limit.bytes >> 20))
+    (count > 0).then(|| format!("{} left out: larger than {} MiB", counted(count, "file"), limit.bytes >> 20))
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ fn arrived(mut view: ProjectView, handed_in: &HandedIn) -> Result<ProjectView, C
     {
         let what = format!("the copy {} has the hash {came}, and what was read here has {sent}", view.project_id);
         return Err(CliError::new(Exit::Failed, what)
-            .hint(format!("riverrun project rm {}, and import it again", view.project_id)));
+            .hint(format!("remove it and import it again: riverrun project rm {}", view.project_id)));
     }
     view.skipped = view.skipped.saturating_add(i64::try_from(handed_in.skipped).unwrap_or(i64::MAX));
     Ok(view)
