@@ -22,6 +22,9 @@ use crate::output::{Output, tell};
 use crate::progress;
 use crate::settings::Settings;
 
+use hand_in::Here;
+
+mod hand_in;
 mod prune;
 
 /// What commands of the command line name as their writer.
@@ -41,6 +44,8 @@ pub struct Prepared {
     needs_own_stack: bool,
     /// The source is a folder, and what is gone of it goes.
     prunes: bool,
+    /// The source is a path, which this process can read.
+    here: Option<Here>,
 }
 
 /// What `stream consume` is to do, when the source is a topic.
@@ -117,8 +122,13 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
     let place = sources::place(&body.source, body.source_type.as_deref()).map_err(refused)?;
     ingest_source::check_options(&place, &body)?;
     let is_path = matches!(place, Place::Path);
+    let mut here = None;
     let source = match place {
-        Place::Path => checked_path(&body, &target, &settings)?,
+        Place::Path => {
+            let source = checked_path(&body, &target, &settings)?;
+            here = Some(Here { body: IngestBody { source: source.clone(), ..body }, limits: settings.ingest_limits });
+            source
+        }
         Place::Git(GitAddress::Local(path)) => text(&submit::existing(&path)?)?,
         Place::Database(DatabaseAddress { file: Some(file), .. }) => {
             format!("sqlite:{}", text(&submit::existing(&file)?)?)
@@ -133,7 +143,7 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
         return Err(CliError::new(Exit::Usage, "--prune belongs to folders, and the source is none")
             .hint("riverrun docs rm removes a document, riverrun collections rm all of them"));
     }
-    Ok((Prepared { source, target, needs_own_stack, prunes }, settings))
+    Ok((Prepared { source, target, needs_own_stack, prunes, here }, settings))
 }
 
 /// The whole path of something that can be read.
@@ -180,7 +190,16 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     let known = known.items.iter().find(|collection| collection.name == command.collection);
     submit::same_embed_model(known, &command.embed_model)?;
     submit::submit_ingest(&connection.producer()?, command, COMPONENT).await.map_err(riverrun_api::ApiError::from)?;
-    let view = watch(connection, ingest_id, output).await?;
+    let mut view = watch(connection, &ingest_id.to_string(), output).await?;
+    let mut handed_in = None;
+    // What is pruned is compared with paths, which documents that are handed in don't have.
+    if let Some(here) = prepared.here.filter(|_| !prepared.prunes && !connection.reads_here())
+        && hand_in::is_out_of_reach(&view)
+    {
+        let done = hand_in::run(connection, here, output).await?;
+        view = done.view.clone();
+        handed_in = Some(done);
+    }
     if !output.json {
         view.failures.iter().for_each(|failure| {
             tell(&format!("failed: {}", of_source(&failure.source, &failure.error.message)));
@@ -196,7 +215,8 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     if prepared.prunes && view.error.is_none() {
         prune::run(connection, &prepared.source, &view).await?;
     }
-    outcome(&view)
+    outcome(&view)?;
+    handed_in.map_or(Ok(()), |done| done.outcome())
 }
 
 /// A reason with the source in front, which some reasons begin with themselves.
@@ -205,7 +225,7 @@ fn of_source(source: &str, reason: &str) -> String {
 }
 
 /// Waits for the end, with a bar where people look.
-async fn watch(connection: &Connection, ingest_id: IngestId, output: Output) -> Result<IngestView, CliError> {
+async fn watch(connection: &Connection, ingest_id: &str, output: Output) -> Result<IngestView, CliError> {
     let bar = progress::bar(output, None, "documents");
     let since = tokio::time::Instant::now();
     loop {
