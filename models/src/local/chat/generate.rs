@@ -20,6 +20,7 @@ use super::repetition::{ends_in_circles, goes_in_circles};
 use super::schedule::{Free, choose, shares};
 use crate::error::ModelError;
 use crate::provider::{FinishReason, Usage};
+use crate::words::counted;
 
 /// Tokens of one computation at most: so many are computed between two looks at cancellations and new requests.
 pub(super) const BATCH_TOKENS: usize = 128;
@@ -227,7 +228,7 @@ impl<'model> Session<'model> {
         let count = self.batch.n_tokens();
         self.context
             .decode(&mut self.batch)
-            .map_err(|error| ModelError::internal(format!("computing {count} tokens failed: {error}")))?;
+            .map_err(|error| ModelError::internal(format!("computing {} failed: {error}", counted(count, "token"))))?;
         for (slot, share) in self.slots.iter_mut().zip(shares) {
             if let Some(active) = &slot.active {
                 let computed = active.tokens.iter().skip(slot.cached.len()).take(*share);
