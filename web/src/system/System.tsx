@@ -67,9 +67,7 @@ function Services() {
 								<th scope="row" className="py-1 text-left font-mono font-normal text-xs">
 									{group}
 								</th>
-								<td className="py-1 text-right tabular-nums">
-									{lag === 0 ? "nothing" : count(lag, "record")}
-								</td>
+								<td className="py-1 text-right tabular-nums">{lag === 0 ? "nothing" : count(lag, "record")}</td>
 							</tr>
 						))}
 					</tbody>
