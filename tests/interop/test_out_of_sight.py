@@ -61,7 +61,7 @@ def test_a_file_that_only_the_command_sees_is_ingested_with_the_options_that_wer
 
 def test_what_can_not_be_handed_in_is_refused_with_the_fix(hidden):
     pruned = hidden("ingest", "{folder}", "-c", "unseen", "--prune")
-    assert pruned.returncode == 1 and "does not exist" in pruned.stderr and "hint:" in pruned.stderr, pruned
+    assert pruned.returncode == 1 and "no readable documents" in pruned.stderr and "hint:" in pruned.stderr, pruned
     forced = hidden("ingest", "{folder}", "-c", "unseen", "--type", "text")
     assert forced.returncode == 4 and "--type" in forced.stderr, forced
 

@@ -57,9 +57,11 @@ struct Upload {
     is_folder: bool,
 }
 
-/// Whether an ingest ended because nothing could be read, which this process may be able to.
+/// Whether an ingest ended because nothing could be read of what this process has just seen: it is not there, may not be read there, or
+/// something else that is empty is in its place.
 pub(super) fn is_out_of_reach(view: &IngestView) -> bool {
-    view.error.as_ref().is_some_and(|error| matches!(error.code.as_str(), "not_found" | "unreadable"))
+    const CODES: [&str; 3] = ["not_found", "unreadable", "no_readable_documents"];
+    view.error.as_ref().is_some_and(|error| CODES.contains(&error.code.as_str()))
 }
 
 pub(super) async fn run(connection: &Connection, here: Here, output: Output) -> Result<HandedIn, CliError> {
@@ -284,7 +286,13 @@ mod tests {
             }))
             .unwrap()
         };
-        for (code, expected) in [("not_found", true), ("unreadable", true), ("no_text", false), ("too_large", false)] {
+        for (code, expected) in [
+            ("not_found", true),
+            ("unreadable", true),
+            ("no_readable_documents", true),
+            ("no_text", false),
+            ("too_large", false),
+        ] {
             assert_eq!(is_out_of_reach(&of(json!({ "code": code, "message": "m" }))), expected, "{code}");
         }
         assert!(!is_out_of_reach(&of(serde_json::Value::Null)));
