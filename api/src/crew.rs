@@ -150,23 +150,21 @@ impl<'a> Crew<'a> {
         })
     }
 
-    /// Indexers, who makes collections anew, with another model or from the log, and who tunes their searches.
-    /// Without blobs nobody does: judgements and what is learned from them are there.
+    /// Indexers, who makes collections anew, with another model or from the log, and who tunes their searches: judgements and what is
+    /// learned from them are blobs.
     pub(crate) fn indexers(
         &self,
         sql: &Sql,
         vectors: &Arc<dyn VectorStore>,
         keywords: &Arc<dyn KeywordIndex>,
-        (blobs, gaps): (Option<&Arc<dyn BlobStore>>, &Gaps),
+        (blobs, gaps): (&Arc<dyn BlobStore>, &Gaps),
     ) -> Vec<WorkerHandle> {
         let (models, turns) = (self.models(), Turns::across(sql.clone()));
         let mut workers = self.many(|| Indexer::new(vectors.clone(), keywords.clone()).with_turns(turns.clone()));
         let reembedder = Reembedder::new(vectors.clone(), models.clone(), turns.clone());
         workers.push(self.one(reembedder, self.runtime()));
-        if let Some(blobs) = blobs {
-            let tuner = Tuner::new(vectors.clone(), keywords.clone(), models.clone(), blobs.clone());
-            workers.push(self.one(tuner, self.runtime()));
-        }
+        let tuner = Tuner::new(vectors.clone(), keywords.clone(), models.clone(), blobs.clone());
+        workers.push(self.one(tuner, self.runtime()));
         let rebuilder =
             Rebuilder::new(vectors.clone(), keywords.clone(), models, (turns, gaps.clone()), self.stop.clone());
         let tries = RuntimeConfig { max_attempts: rebuilder::MAX_ATTEMPTS, ..self.runtime() };
@@ -298,10 +296,10 @@ impl Crew<'_> {
         })
     }
 
-    /// `indexers` over the database and the index, with the bucket where one is set.
+    /// `indexers` over the database, the index and the bucket.
     pub async fn start_indexers(&self) -> Result<Vec<WorkerHandle>, StackError> {
         let (Index { sql, vectors, keywords, gaps }, _) = open_index(self.config).await?;
-        Ok(self.indexers(&sql, &vectors, &keywords, (self.bucket().await?.as_ref(), &gaps)))
+        Ok(self.indexers(&sql, &vectors, &keywords, (&open_blobs(self.config).await?, &gaps)))
     }
 
     /// `agents` over all stores but the warehouse.

@@ -55,7 +55,7 @@ const READY_POLL: Duration = Duration::from_millis(2);
 pub const DOCUMENTS: &str = "documents";
 /// The workers that commit offsets and that every cluster has, each with the topic that it commits on. The projector keeps its own
 /// offsets beside its rows.
-const COMMITTING: [(&str, Topic); 13] = [
+pub const COMMITTING: [(&str, Topic); 13] = [
     ("ingester", Topic::IngestCommands),
     ("reembedder", Topic::IngestCommands),
     (rebuilder::NAME, Topic::IngestCommands),
@@ -405,7 +405,7 @@ fn spawn_workers(
     workers.extend(crew.ingesters(&stores.blobs, stores.loader.as_ref()));
     workers.extend(crew.analyzers(&stores.blobs));
     workers.extend(crew.embedders(Some(&stores.blobs), Some(&stores.vectors)));
-    workers.extend(crew.indexers(&stores.sql, &stores.vectors, &stores.keywords, (Some(&stores.blobs), &stores.gaps)));
+    workers.extend(crew.indexers(&stores.sql, &stores.vectors, &stores.keywords, (&stores.blobs, &stores.gaps)));
     workers.extend(crew.agents(toolbox, memory, &stores.blobs));
     workers.extend(crew.trainers(&stores.blobs));
     if crew.tracing().is_on() {

@@ -24,7 +24,7 @@ use riverrun_stores::{Cache, DocumentStore, Gaps, KeywordIndex, LocalCache, Sql,
 use riverrun_workers::ledger::Ledger;
 use riverrun_workers::runtime::{WorkerHandle, WorkerState, WorkerStatus};
 use riverrun_workers::tracer::TracingService;
-use riverrun_workers::{rebuilder, trainer};
+use riverrun_workers::{rebuilder, trainer, tuner};
 use tokio::sync::Semaphore;
 
 use crate::access::{Access, caller};
@@ -206,9 +206,9 @@ impl WorkerSet {
     }
 }
 
-/// A training is one record for hours, and so may be a rebuild: that such a worker gets on can't be told from its records.
+/// A training is one record for hours, and so may be a rebuild or a tuning: that such a worker gets on can't be told from its records.
 pub fn has_long_records(worker: &str) -> bool {
-    [trainer::NAME, rebuilder::NAME].contains(&worker)
+    [trainer::NAME, rebuilder::NAME, tuner::NAME].contains(&worker)
 }
 
 /// Whether a worker gets on; the reason where it does not.

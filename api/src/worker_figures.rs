@@ -124,4 +124,13 @@ mod tests {
         let different: std::collections::BTreeSet<_> = samples.iter().collect();
         assert_eq!(samples.len(), different.len(), "{text}");
     }
+
+    #[test]
+    fn given_work_of_which_nothing_got_done_for_an_hour_when_it_is_looked_at_then_only_that_of_long_records_is_no_trouble()
+     {
+        for (name, is_long) in [("trainer", true), ("rebuilder", true), ("tuner", true), ("embedder", false)] {
+            let status = WorkerStatus { in_work: 1, idle_ms: 3_600_000, ..worker(name, WorkerState::Running, 0) };
+            assert_eq!(worker_trouble(&status).is_none(), is_long, "{name}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -175,6 +176,12 @@ impl Command {
     }
 }
 
+/// A number that JSON has a word for: NaN and infinity would arrive as if nothing had been said.
+pub fn finite<T: FromStr + Copy + Into<f64>>(text: &str) -> Result<T, String> {
+    let number = text.parse::<T>().ok().filter(|number| Into::<f64>::into(*number).is_finite());
+    number.ok_or_else(|| format!("{text:?} is not a number"))
+}
+
 /// Options of `models`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -204,7 +211,7 @@ pub struct ChatArgs {
     #[arg(long)]
     pub no_stream: bool,
     /// Sampling temperature, 0 to 2
-    #[arg(short, long, value_name = "0..2")]
+    #[arg(short, long, value_name = "0..2", value_parser = finite::<f32>)]
     pub temperature: Option<f32>,
     /// Most tokens to write
     #[arg(long, value_name = "N")]
@@ -385,7 +392,7 @@ pub struct AgentRunArgs {
     #[arg(long)]
     pub model: Option<String>,
     /// Sampling temperature, 0 to 2; RIVERRUN_AGENT_TEMPERATURE when left out
-    #[arg(short, long, value_name = "0..2")]
+    #[arg(short, long, value_name = "0..2", value_parser = finite::<f64>)]
     pub temperature: Option<f64>,
     /// Most iterations of the agent's loop; RIVERRUN_AGENT_MAX_ITERS when left out
     #[arg(long, value_name = "N")]

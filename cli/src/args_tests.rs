@@ -145,6 +145,14 @@ fn given_the_commands_of_the_specification_when_they_are_parsed_then_each_is_und
 fn given_numbers_that_nothing_can_be_done_with_when_they_are_parsed_then_the_option_is_named() {
     for (line, option) in [
         ("chat hi --timeout 0", "--timeout"),
+        ("chat hi -t nan", "--temperature"),
+        ("chat hi -t inf", "--temperature"),
+        ("chat hi -t 1e99", "--temperature"),
+        ("memory chat hi -t NaN", "--temperature"),
+        ("agent run x -t nan", "--temperature"),
+        ("finetune train --dataset d --name n --alpha nan", "--alpha"),
+        ("finetune train --dataset d --name n --dropout inf", "--dropout"),
+        ("finetune train --dataset d --name n --learning-rate 1e999", "--learning-rate"),
         ("runs watch run_x --after=-1", "--after"),
         ("chaos run --event 0", "--event"),
         ("chaos run --calls 0", "--calls"),

@@ -31,6 +31,11 @@ impl Exit {
         }
     }
 
+    /// For work that was accepted and failed, by the code of its failure.
+    pub fn of_failure(code: &str) -> Self {
+        if matches!(code, "model_runtime_down" | "model_missing") { Exit::ServiceDown } else { Exit::Failed }
+    }
+
     /// For a problem document.
     fn of(problem: &Problem) -> Self {
         match (problem.status, problem.code.as_str()) {
@@ -43,6 +48,9 @@ impl Exit {
 
 /// What a command needs where the API wants a token.
 pub const WANTS_TOKEN: &str = "set RIVERRUN_API_TOKEN to one of its tokens; riverrun tokens create makes one";
+
+/// What a command needs where it can't write a file that people named.
+pub const WRITABLE: &str = "name a file in a folder that is there and can be written";
 
 /// A command failed.
 #[derive(Debug, thiserror::Error)]
@@ -78,9 +86,10 @@ impl CliError {
         self
     }
 
-    /// The same, where a server refused it without a fix: the help of the command that was asked for.
+    /// The same, where it was refused, here or by a server, without a fix: the help of the command that was asked for.
     pub fn or_help_of(mut self, command: &str) -> Self {
-        if self.hint.is_none() && self.status.is_some() {
+        let is_refused = self.status.is_some() || matches!(self.exit, Exit::Usage | Exit::Refused);
+        if self.hint.is_none() && is_refused {
             self.hint = Some(format!("{command} --help shows what it takes"));
         }
         self
@@ -100,9 +109,22 @@ impl From<Problem> for CliError {
             "unauthorized" => Some(WANTS_TOKEN.to_owned()),
             _ => problem.hint,
         };
-        let plain = Self::new(exit, problem.detail).maybe_hint(hint);
+        let message = match problem.code.as_str() {
+            // Its detail counts the lines and has the first; whoever corrects a file needs all that are known.
+            "invalid_dataset" => {
+                let others = problem.errors.iter().skip(1);
+                with_lines(problem.detail, others.map(|error| format!("{}: {}", error.field, error.reason)))
+            }
+            _ => problem.detail,
+        };
+        let plain = Self::new(exit, message).maybe_hint(hint);
         Self { status: Some(problem.status), code: Some(problem.code), ..plain }
     }
+}
+
+/// What is wrong with a file, with a line for each further line of it.
+pub fn with_lines(what: String, lines: impl Iterator<Item = String>) -> String {
+    std::iter::once(what).chain(lines).collect::<Vec<_>>().join("\n  ")
 }
 
 impl From<ApiError> for CliError {
@@ -120,5 +142,26 @@ impl From<LogError> for CliError {
 impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
         Self::new(Exit::Failed, format!("output can't be written: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_file_with_several_lines_that_are_wrong_when_it_is_refused_then_each_is_told_once() {
+        let problem = serde_json::json!({
+            "type": "x", "title": "x", "status": 422, "code": "invalid_dataset", "detail": "3 line(s) are not usable; first: line 2: is no JSON",
+            "errors": [
+                { "field": "line 2", "reason": "is no JSON" },
+                { "field": "line 3.prompt", "reason": "is missing" },
+                { "field": "line 9", "reason": "is not UTF-8 at byte 4" },
+            ],
+        });
+        let error = CliError::from(serde_json::from_value::<Problem>(problem).unwrap());
+        let lines: Vec<&str> = error.message.lines().map(str::trim).collect();
+        assert_eq!(lines[1..], ["line 3.prompt: is missing", "line 9: is not UTF-8 at byte 4"]);
+        assert!(lines[0].ends_with("first: line 2: is no JSON") && error.exit == Exit::Refused);
     }
 }

@@ -332,8 +332,19 @@ pub async fn host(settings: &Settings, core: Core, lock: DataLock, hosting: Host
         needs_token: false,
     };
     lock.tell(&owner("")).map_err(not_started("data folder"))?;
-    let stack =
-        Stack::start(config).await.map_err(|error| NotStarted { service: error.service(), error: failed(&error) })?;
+    let port = match config.broker {
+        BrokerChoice::Embedded { port, .. } if any_port => port,
+        BrokerChoice::Embedded { .. } | BrokerChoice::External(_) => 0,
+    };
+    let started = match Stack::start(config.clone()).await {
+        // It was free when it was looked at: commands that start together find the same one.
+        Err(StackError::Broker(_)) if port != 0 => {
+            let broker = BrokerChoice::Embedded { port: 0, secure: None };
+            Stack::start(StackConfig { broker, ..config }).await
+        }
+        started => started,
+    };
+    let stack = started.map_err(|error| NotStarted { service: error.service(), error: failed(&error) })?;
     lock.tell(&owner(&stack.log().brokers)).map_err(not_started("data folder"))?;
     Ok(Hosted { stack, lock })
 }

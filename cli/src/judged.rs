@@ -6,6 +6,12 @@ use std::path::Path;
 use riverrun_knowledge::retrieval::metrics::Judged;
 
 use crate::error::{CliError, Exit};
+use crate::input;
+
+/// Largest file of queries or judgements, in bytes.
+const MAX_BYTES: u64 = 256 << 20;
+/// Largest gain of a judgement. Each step doubles what it is worth, and what is worth infinitely much leaves no number to compare.
+const MAX_GAIN: f64 = 100.0;
 
 /// The questions of the first file that are judged in the second, each with its judgements. A line of the first is an id, a tab and a text;
 /// of the second a question, a document and a grade, or TREC's four columns.
@@ -21,8 +27,12 @@ pub fn read(texts: &Path, judgements: &Path) -> Result<Vec<(String, Judged)>, Cl
 }
 
 fn text_of(path: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(path).map_err(|error| {
-        let failed = CliError::new(Exit::Usage, format!("{} can't be read: {error}", path.display()));
+    let read = input::read_now(path, MAX_BYTES)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is no UTF-8 text".to_owned()));
+    // A byte order mark would be a part of the first query's id.
+    let read = read.map(|text| text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_owned));
+    read.map_err(|reason| {
+        let failed = CliError::new(Exit::Usage, format!("{} can't be read: {reason}", path.display()));
         failed.hint("--queries and --qrels name files of yours; docs/retrieval.md has a script that makes both")
     })
 }
@@ -51,7 +61,8 @@ fn qrels(text: &str) -> Result<BTreeMap<String, Judged>, String> {
             [query, document, gain] | [query, _, document, gain] => (query, document, gain),
             _ => return Err(format!("line {at} has {} columns", fields.len())),
         };
-        let gain: f64 = gain.parse().map_err(|_| format!("gain {gain:?} in line {at} is no number"))?;
+        let number = gain.parse::<f64>().ok().filter(|number| number.is_finite() && *number <= MAX_GAIN);
+        let gain = number.ok_or_else(|| format!("gain {gain:?} in line {at} is no number up to {MAX_GAIN}"))?;
         found.entry(query.to_owned()).or_default().insert(document.to_owned(), gain);
     }
     Ok(found)
@@ -67,7 +78,19 @@ mod tests {
         assert_eq!(three, four);
         assert_eq!(three["1"]["d1"], 2.0);
         assert!(qrels("1 d1").unwrap_err().contains("line 1"));
-        assert!(qrels("1 d1 x").unwrap_err().contains("\"x\""));
+        for bad in ["x", "nan", "-inf", "inf", "1e999", "101"] {
+            assert!(qrels(&format!("1 d1 {bad}")).unwrap_err().contains(&format!("{bad:?} in line 1")), "{bad}");
+        }
+        assert_eq!(qrels("1 d1 -2\n1 d2 100").unwrap()["1"].len(), 2);
+    }
+
+    #[test]
+    fn given_files_with_a_byte_order_mark_when_read_then_the_first_query_counts_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let (texts, judgements) = (folder.path().join("queries.tsv"), folder.path().join("qrels.txt"));
+        std::fs::write(&texts, "\u{feff}1\twhat is it\n2\twho is it\n").unwrap();
+        std::fs::write(&judgements, "\u{feff}1 d1 1\r\n2 d2 1\r\n").unwrap();
+        assert_eq!(read(&texts, &judgements).unwrap().len(), 2);
     }
 
     #[test]

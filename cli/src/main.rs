@@ -4,10 +4,13 @@
 #![allow(unreachable_pub)]
 
 mod args;
+mod awaited;
 mod client;
 mod commands;
+mod cores;
 mod error;
 mod host;
+mod input;
 mod judged;
 mod lock;
 mod open_files;
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         let told = sources::run_isolated(&arguments.collect::<Vec<_>>());
         return if told { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    cores::name();
     if let Ok(program) = std::env::current_exe() {
         sources::isolate_with(program);
     }
@@ -134,6 +138,9 @@ fn start_logging(settings: &Settings, cli: &Cli) -> Result<(), CliError> {
             .hint("RIVERRUN_LOG=info, or debug,riverrun_broker=warn")
     })?;
     let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    // It would be told of on stderr, by a call that panics when that can't be written: a full disk or a reader of the log that is gone would
+    // end whatever has something to log.
+    let logging = logging.log_internal_errors(false);
     let started = if settings.log_json { logging.json().try_init() } else { logging.try_init() };
     started.map_err(|error| CliError::new(Exit::Failed, format!("logging can't be started: {error}")))
 }

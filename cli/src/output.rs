@@ -1,9 +1,11 @@
 //! Data on stdout, words for people on stderr. Tables have no frame and no colour where nobody looks at them.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 use serde::Serialize;
+use tokio::sync::Notify;
 
 use crate::error::CliError;
 
@@ -23,9 +25,18 @@ impl Output {
     /// Tells people where a list goes on, behind a page of it; JSON has that in itself.
     pub fn tell_rest(self, next_cursor: Option<&str>) {
         if let (Some(cursor), false) = (next_cursor, self.json) {
-            tell(&format!("there are more: --cursor {cursor}"));
+            tell(&format!("there are more: --cursor {}", for_shells(cursor)));
         }
     }
+}
+
+/// A word as shells take it: a cursor may be the path of a document, with blanks in it.
+fn for_shells(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:@%+,=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return Cow::Borrowed(word);
+    }
+    Cow::Owned(format!("'{}'", word.replace('\'', "'\\''")))
 }
 
 /// A value as indented JSON.
@@ -45,32 +56,49 @@ pub fn print_line(text: &str) -> Result<(), CliError> {
     if text.is_empty() {
         return Ok(());
     }
+    let text = for_people(text, stdout_is_terminal());
     let mut stdout = io::stdout().lock();
     Ok(pipe(writeln!(stdout, "{text}").and_then(|()| stdout.flush()))?)
 }
 
 /// Data without a line end: for text as a model writes it.
 pub fn print_piece(text: &str) -> Result<(), CliError> {
+    let text = for_people(text, stdout_is_terminal());
     let mut stdout = io::stdout().lock();
     Ok(pipe(write!(stdout, "{text}").and_then(|()| stdout.flush()))?)
 }
 
-/// Data as it is, whatever its encoding.
+/// Data as it is, whatever its encoding; at a terminal, which has one, as a text.
 pub fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
+    if stdout_is_terminal() {
+        return print_piece(&String::from_utf8_lossy(bytes));
+    }
     let mut stdout = io::stdout().lock();
     Ok(pipe(stdout.write_all(bytes).and_then(|()| stdout.flush()))?)
 }
 
+/// Told once nobody reads stdout any more.
+static READER_GONE: Notify = Notify::const_new();
+
 /// Whoever reads has enough: that is no failure of ours.
 fn pipe(result: io::Result<()>) -> io::Result<()> {
     match result {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            READER_GONE.notify_one();
+            Ok(())
+        }
         other => other,
     }
 }
 
+/// Ends once something was written that nobody reads, as behind `| head`: what only shows need not go on. For one at a time.
+pub async fn reader_gone() {
+    READER_GONE.notified().await;
+}
+
 /// A line for people.
 pub fn tell(text: &str) {
+    let text = for_people(text, stderr_is_terminal());
     let _ = writeln!(io::stderr().lock(), "{text}"); // nobody to tell is no failure
 }
 
@@ -107,16 +135,41 @@ pub fn grid(head: &[String], rows: Vec<Vec<String>>, empty: &str) -> String {
         tell(empty);
         return String::new();
     }
+    let width = if stdout_is_terminal() { Table::new().width() } else { None };
+    arranged(head, rows, width)
+}
+
+/// Terminals that are narrower break the lines themselves: columns of a few letters can't be read, and some have no width at all.
+const NARROWEST: u16 = 60;
+
+/// Rows in a terminal of so many columns; each on one line where that is not known.
+fn arranged(head: &[String], rows: Vec<Vec<String>>, width: Option<u16>) -> String {
+    let has_ids = |at: usize| rows.iter().filter_map(|row| row.get(at)).any(|cell| is_id(cell));
+    let of_ids: Vec<usize> = (0..head.len()).filter(|at| has_ids(*at)).collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    let arrangement = if stdout_is_terminal() { ContentArrangement::Dynamic } else { ContentArrangement::Disabled };
-    table.set_content_arrangement(arrangement);
+    match width.filter(|width| *width >= NARROWEST) {
+        Some(width) => table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width),
+        None => table.set_content_arrangement(ContentArrangement::Disabled),
+    };
     table.set_header(head);
     for row in rows {
         table.add_row(row);
     }
+    for at in of_ids {
+        if let Some(column) = table.column_mut(at) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
     let text = table.to_string();
     text.lines().map(|line| line.trim_end().strip_prefix(' ').unwrap_or(line.trim_end())).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a cell is what the next command takes: broken, it could not be copied.
+fn is_id(cell: &str) -> bool {
+    const SUFFIX: usize = 26; // of a UUID in base 32
+    let is_typed = |suffix: &str| suffix.len() == SUFFIX && suffix.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    cell.split_once('_').is_some_and(|(_, suffix)| is_typed(suffix)) || cell.contains(".dlq:")
 }
 
 /// The beginning of a text, on one line.
@@ -128,9 +181,10 @@ pub fn clip(text: &str, limit: usize) -> String {
     }
 }
 
-/// What others wrote, such as imported code: at a terminal without characters that steer it, and as it is for files and programs.
-pub fn for_people(text: String) -> String {
-    if stdout_is_terminal() { visible(&text) } else { text }
+/// What is shown may be of others: imported code, documents, names of files, what a model or a tool says. At a terminal it goes without
+/// characters that steer it, and as it is to files and programs.
+fn for_people(text: &str, is_terminal: bool) -> Cow<'_, str> {
+    if is_terminal { Cow::Owned(visible(text)) } else { Cow::Borrowed(text) }
 }
 
 /// A text with � for what would move the cursor of a terminal, or reorder what is read (Boucher and Anderson, "Trojan Source", 2021).
@@ -164,9 +218,43 @@ mod tests {
     }
 
     #[test]
+    fn given_terminals_of_any_width_when_a_table_is_made_then_ids_stay_whole_and_lines_fit_where_columns_can_be_read() {
+        let task = "Write a long letter about the winch, and about the hangar that stands beside it";
+        for id in ["run_01h455vb4pex5vsknk084sn02q", "riverrun.agent.commands.dlq:17"] {
+            let row = [id, "succeeded", "plan_execute", "12", "2026-01-01T00:00:00Z", task].map(str::to_owned);
+            let head = ["RUN", "STATUS", "AGENT", "STEPS", "CREATED", "TASK"].map(str::to_owned);
+            let of = |width: Option<u16>| arranged(&head, vec![row.to_vec(); 2], width);
+            for width in [None, Some(0), Some(1), Some(20), Some(60), Some(80), Some(120), Some(400)] {
+                assert_eq!(of(width).matches(id).count(), 2, "{width:?}: {}", of(width));
+            }
+            for width in [80, 120, 400] {
+                let text = of(Some(width));
+                assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}: {text}");
+            }
+            for width in [None, Some(0), Some(20)] {
+                assert_eq!(of(width).lines().count(), 3, "{width:?}: {}", of(width));
+            }
+        }
+        assert!(!is_id("plan_execute") && !is_id("a_path/of_somebody") && !is_id(""));
+    }
+
+    #[test]
     fn given_cells_without_a_text_when_a_table_is_made_then_each_column_has_something() {
         let text = table(["run", "agent", "ended as"], vec![["run_1".into(), String::new(), String::new()]], "none");
         assert_eq!(text.lines().nth(1).map(|line| line.split_whitespace().collect()), Some(vec!["run_1", "-", "-"]));
+    }
+
+    #[test]
+    fn given_a_cursor_when_it_is_told_then_a_shell_takes_it_as_one_word() {
+        for (cursor, told) in [
+            ("run_01h455vb4pex5vsknk084sn02q", "run_01h455vb4pex5vsknk084sn02q"),
+            ("/docs/ü.md", "/docs/ü.md"),
+            ("/docs/a b.md", "'/docs/a b.md'"),
+            ("it's $HOME", "'it'\\''s $HOME'"),
+            ("", "''"),
+        ] {
+            assert_eq!(for_shells(cursor), told);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -116,7 +117,7 @@ impl Settings {
     /// Reads them for a process that runs in `folder`.
     pub fn load(folder: &Path) -> Result<Self, CliError> {
         let mut values = read_dotenv(&folder.join(".env"))?;
-        values.extend(std::env::vars().filter(|(name, _)| is_ours(name)));
+        values.extend(environment(std::env::vars_os())?);
         let given = values.iter().filter(|(_, value)| !value.trim().is_empty());
         let names: Vec<String> = given.map(|(name, _)| name.clone()).collect();
         files::read(&mut values, folder)?;
@@ -267,6 +268,26 @@ fn shown(values: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// What of the environment is for us. Variables of others may hold any bytes: a shell sets PWD to wherever it is.
+fn environment(given: impl Iterator<Item = (OsString, OsString)>) -> Result<BTreeMap<String, String>, CliError> {
+    let mut ours = BTreeMap::new();
+    for (name, value) in given {
+        let Some(name) = name.to_str().filter(|name| is_ours(name)) else { continue };
+        match value.into_string() {
+            Ok(value) => {
+                ours.insert(name.to_owned(), value);
+            }
+            // It is not shown: it may be a key.
+            Err(_) if name.starts_with(PREFIX) => {
+                return Err(CliError::new(Exit::Usage, format!("setting {name} is not valid UTF-8")).hint(fix(name)));
+            }
+            // A folder of the user's without a name in UTF-8 is as good as none: settings of ours name another.
+            Err(_) => {}
+        }
+    }
+    Ok(ours)
+}
+
 fn is_ours(name: &str) -> bool {
     name.starts_with(PREFIX)
         || matches!(name, "HOME" | "HF_HOME" | "XDG_DATA_HOME" | "XDG_CACHE_HOME")
@@ -277,24 +298,45 @@ fn is_wildcard(host: &str) -> bool {
     host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
 }
 
+/// What of the file is for us. Lines of others are theirs, also those that can't be read here: each program reads such a file in its own way.
 pub(crate) fn read_dotenv(path: &Path) -> Result<BTreeMap<String, String>, CliError> {
     if !path.is_file() {
         return Ok(BTreeMap::new());
     }
-    let unreadable = |error: dotenvy::Error| {
-        let what = match error {
-            // The line may hold a key: its place is enough.
-            dotenvy::Error::LineParse(_, at) => format!("a line can't be read at character {at}"),
-            other => other.to_string(),
-        };
+    let unreadable = |what: String| {
         CliError::new(Exit::Usage, format!("{} is not a list of NAME=value lines: {what}", path.display()))
             .hint("quote values that hold spaces or #")
     };
-    let lines = dotenvy::from_path_iter(path).map_err(unreadable)?;
-    lines
-        .map(|line| line.map_err(unreadable))
-        .filter(|line| line.as_ref().map_or(true, |(name, _)| name.starts_with(PREFIX)))
-        .collect()
+    let mut text = std::fs::read_to_string(path).map_err(|error| {
+        CliError::new(Exit::Usage, format!("{} can't be read: {error}", path.display()))
+            .hint("make it a text that you may read, or work in another folder")
+    })?;
+    text.push('\n'); // a last line with blanks behind it would not be read without
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let mut ours = BTreeMap::new();
+    for line in dotenvy::from_read_iter(text.as_bytes()) {
+        match line {
+            Ok((name, value)) if name.starts_with(PREFIX) => {
+                ours.insert(name, value);
+            }
+            Ok(_) => {}
+            Err(dotenvy::Error::LineParse(lines, _)) if !names_ours(&lines) => {}
+            // The line may hold a key: its place is enough.
+            Err(dotenvy::Error::LineParse(_, at)) => {
+                return Err(unreadable(format!("a line can't be read at character {at}")));
+            }
+            Err(other) => return Err(unreadable(other.to_string())),
+        }
+    }
+    Ok(ours)
+}
+
+/// Whether a setting begins in any of these lines: a quote that somebody left open takes those behind it along.
+fn names_ours(lines: &str) -> bool {
+    lines.lines().any(|line| {
+        let line = line.trim_start();
+        line.strip_prefix("export ").unwrap_or(line).trim_start().starts_with(PREFIX)
+    })
 }
 
 /// What was given, and which settings there are: those that are asked for. Whoever reads a setting asks for it whatever else is set, so
@@ -422,7 +464,7 @@ fn data_dir(values: &Values, folder: &Path) -> Result<PathBuf, CliError> {
     let xdg = values.text("XDG_DATA_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
     let base = xdg.or_else(|| values.text("HOME").map(|home| Path::new(&home).join(".local/share")));
     base.map(|base| base.join("riverrun")).ok_or_else(|| {
-        CliError::new(Exit::Usage, "neither RIVERRUN_DATA_DIR nor HOME is set")
+        CliError::new(Exit::Usage, "neither RIVERRUN_DATA_DIR nor HOME names a folder")
             .hint("set RIVERRUN_DATA_DIR to a folder")
     })
 }

@@ -10,6 +10,7 @@ use riverrun_log::blobs::sha256_hex;
 use riverrun_schemas::BlobRef;
 use serde::{Deserialize, Serialize};
 
+use crate::aside::aside;
 use crate::error::ProjectError;
 
 /// Most bytes of a copy: 256 MiB. It is held in memory while it is analyzed.
@@ -109,20 +110,9 @@ impl CopyStore {
     /// # Errors
     /// When the blob store fails.
     pub async fn keep(&self, files: &Files, executables: &Executables) -> Result<(BlobRef, Tree), ProjectError> {
-        let mut pack = Vec::new();
-        let mut entries = BTreeMap::new();
-        for (path, content) in files {
-            let entry = Entry {
-                sha256: sha256_hex(content),
-                size_bytes: content.len() as u64,
-                offset: pack.len() as u64,
-                blob: None,
-                is_executable: executables.contains(path),
-            };
-            pack.extend_from_slice(content);
-            entries.insert(path.clone(), entry);
-        }
-        let tree = Tree { pack: self.blobs.put_bytes(pack.into(), PACK).await?, entries };
+        let (owned, modes) = (files.clone(), executables.clone());
+        let (pack, entries) = aside("packing the copy", move || packed(&owned, &modes)).await?;
+        let tree = Tree { pack: self.blobs.put_bytes(pack, PACK).await?, entries };
         Ok((self.keep_tree(&tree).await?, tree))
     }
 
@@ -161,7 +151,7 @@ impl CopyStore {
             Some(blob) => self.blobs.get(blob).await?,
             None => slice(&self.blobs.get(&tree.pack).await?, entry),
         };
-        checked(file, entry, content)
+        checked(file, &entry.sha256, content)
     }
 
     /// Every file.
@@ -184,7 +174,7 @@ impl CopyStore {
 
     async fn read(&self, tree: &Tree, wanted: Vec<(&String, &Entry)>) -> Result<Files, ProjectError> {
         let mut pack = None;
-        let mut files = Files::new();
+        let mut found = Vec::with_capacity(wanted.len());
         for (path, entry) in wanted {
             let content = if let Some(blob) = &entry.blob {
                 self.blobs.get(blob).await?
@@ -197,9 +187,13 @@ impl CopyStore {
                 pack = Some(whole);
                 part
             };
-            files.insert(path.clone(), checked(path, entry, content)?);
+            found.push((path.clone(), entry.sha256.clone(), content));
         }
-        Ok(files)
+        let check = |(path, sha256, content): (String, String, Bytes)| {
+            let content = checked(&path, &sha256, content)?;
+            Ok::<_, ProjectError>((path, content))
+        };
+        aside("comparing the copy with its hashes", move || found.into_iter().map(check).collect()).await?
     }
 
     /// Keeps a content.
@@ -224,8 +218,26 @@ fn slice(pack: &Bytes, entry: &Entry) -> Bytes {
     pack.slice(start..start.saturating_add(length).min(pack.len()))
 }
 
-fn checked(file: &str, entry: &Entry, content: Bytes) -> Result<Bytes, ProjectError> {
-    if sha256_hex(&content) == entry.sha256 {
+/// The files one behind the other, and where each is.
+fn packed(files: &Files, executables: &Executables) -> (Bytes, BTreeMap<String, Entry>) {
+    let mut pack = Vec::with_capacity(files.values().map(Bytes::len).sum());
+    let mut entries = BTreeMap::new();
+    for (path, content) in files {
+        let entry = Entry {
+            sha256: sha256_hex(content),
+            size_bytes: content.len() as u64,
+            offset: pack.len() as u64,
+            blob: None,
+            is_executable: executables.contains(path),
+        };
+        pack.extend_from_slice(content);
+        entries.insert(path.clone(), entry);
+    }
+    (pack.into(), entries)
+}
+
+fn checked(file: &str, sha256: &str, content: Bytes) -> Result<Bytes, ProjectError> {
+    if sha256_hex(&content) == sha256 {
         return Ok(content);
     }
     Err(ProjectError::refused("copy_damaged", format!("{file} is not what was imported"), "import the project again"))

@@ -58,6 +58,31 @@ pub(crate) fn public_names(language: Language, root: Node<'_>, source: &[u8], le
 
 // ---- Python ----------------------------------------------------------------------------------------------------------
 
+/// Whether nodes of a kind have statements below them: outside of these there are only expressions.
+pub(crate) fn holds_statements(kind: &str) -> bool {
+    matches!(
+        kind,
+        "module"
+            | "block"
+            | "if_statement"
+            | "elif_clause"
+            | "else_clause"
+            | "for_statement"
+            | "while_statement"
+            | "try_statement"
+            | "except_clause"
+            | "except_group_clause"
+            | "finally_clause"
+            | "with_statement"
+            | "match_statement"
+            | "case_clause"
+            | "decorated_definition"
+            | "class_definition"
+            | "function_definition"
+            | "ERROR"
+    )
+}
+
 /// The statements of a module, those within `if`, `try` and `with` too, but not those that only run as a program.
 pub(crate) fn statements<'t>(root: Node<'t>, source: &[u8]) -> Vec<Node<'t>> {
     let mut found = Vec::new();

@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
 
+use crate::aside::aside;
 use crate::copy::Executables;
 
 /// How much of a script is read for its first line: the kernel takes as much (`BINPRM_BUF_SIZE`).
@@ -34,6 +35,12 @@ pub(crate) fn lay_out<'f>(
         }
     }
     Ok(folder)
+}
+
+/// Removes folders, which takes a while where a build left many files in them.
+pub(crate) async fn remove(folders: impl Send + 'static) {
+    // It does not break off: what can't be removed is left.
+    let _ = aside("removing a temporary folder", move || drop(folders)).await;
 }
 
 /// A program of the `PATH`.

@@ -15,6 +15,7 @@ use riverrun_knowledge::sources::{
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_log::blobs::sha256_hex;
 
+use crate::aside::aside;
 use crate::copy::{Executables, Files, MAX_FILE_BYTES, MAX_FILES, MAX_PROJECT_BYTES};
 use crate::error::ProjectError;
 use crate::installed::{is_metadata, metadata};
@@ -41,6 +42,7 @@ const NOT_OURS: &[&str] = &[
 const MAX_NAME: usize = 3_840;
 const MAX_PART: usize = 255;
 
+const READING: &str = "reading the source";
 /// Those of version control, which nobody misses in a copy.
 const OF_VERSIONS: &[&str] = &[".git", ".hg", ".svn"];
 
@@ -97,8 +99,8 @@ pub fn origin(source: &str) -> Result<Origin, SourceError> {
 pub async fn read(source: &str, client: Option<&GuardedClient>, progress: &Progress) -> Result<Imported, ProjectError> {
     let progress = progress.clone();
     match origin(source)? {
-        Origin::Folder(path) => blocking(move || read_unchanged(&unmoved(&path)?, &progress)).await,
-        Origin::Zip(path) => blocking(move || read_archive(&unmoved(&path)?, &progress)).await,
+        Origin::Folder(path) => aside(READING, move || read_unchanged(&unmoved(&path)?, &progress)).await?,
+        Origin::Zip(path) => aside(READING, move || read_archive(&unmoved(&path)?, &progress)).await?,
         Origin::Git(address) => {
             let folder =
                 tempfile::Builder::new().prefix("riverrun-project-").tempdir().map_err(|error| no_place(&error))?;
@@ -107,19 +109,15 @@ pub async fn read(source: &str, client: Option<&GuardedClient>, progress: &Progr
             })?;
             clone_repository(&address, folder.path(), client).await?;
             let root = fs::canonicalize(folder.path()).map_err(|error| no_place(&error))?;
-            let read = blocking(move || read_folder(&root, &progress)).await;
-            drop(folder);
-            read
+            aside(READING, move || {
+                let read = read_folder(&root, &progress);
+                // It has many files, too.
+                drop(folder);
+                read
+            })
+            .await?
         }
     }
-}
-
-async fn blocking(
-    work: impl FnOnce() -> Result<Imported, ProjectError> + Send + 'static,
-) -> Result<Imported, ProjectError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|_| Err(ProjectError::refused("import_failed", "reading the source broke off", "try it again")))
 }
 
 fn no_place(error: &std::io::Error) -> ProjectError {
@@ -214,6 +212,7 @@ fn read_folder(root: &Path, progress: &Progress) -> Result<Imported, ProjectErro
         check_size(name, size, &mut total, found.files.len())?;
         // What was a file a moment ago may be a link or larger by now.
         let (content, is_executable) = read_regular(entry.path(), MAX_FILE_BYTES)?;
+        check_size(name, (content.len() as u64).saturating_sub(size), &mut total, found.files.len())?;
         if is_executable {
             found.executables.insert(name.to_owned());
         }

@@ -60,8 +60,8 @@ impl Language {
         self.parse_within(text, patience(text.len()))
     }
 
-    fn parse_within(self, text: &[u8], most: Duration) -> Option<Tree> {
-        let language = match self {
+    fn grammar(self) -> tree_sitter::Language {
+        let grammar = match self {
             Self::Python => tree_sitter_python::LANGUAGE,
             Self::Rust => tree_sitter_rust::LANGUAGE,
             Self::JavaScript => tree_sitter_javascript::LANGUAGE,
@@ -69,8 +69,12 @@ impl Language {
             Self::Tsx => tree_sitter_typescript::LANGUAGE_TSX,
             Self::Go => tree_sitter_go::LANGUAGE,
         };
+        grammar.into()
+    }
+
+    fn parse_within(self, text: &[u8], most: Duration) -> Option<Tree> {
         let mut parser = Parser::new();
-        parser.set_language(&language.into()).ok()?;
+        parser.set_language(&self.grammar()).ok()?;
         let fed = (self.ends_lines_with_returns() && lone_returns(text) > 0).then(|| with_feeds(text));
         let text = fed.as_deref().unwrap_or(text);
         let begun = Instant::now();
@@ -163,6 +167,25 @@ fn with_feeds(text: &[u8]) -> Vec<u8> {
     (0..text.len()).map(byte).collect()
 }
 
+/// What is said of each kind of nodes of a language, by the grammar's number of it: names would be compared again for each node.
+pub(crate) struct Kinds<T> {
+    said: Vec<T>,
+    of_errors: T,
+}
+
+impl<T: Copy> Kinds<T> {
+    pub(crate) fn new(language: Language, say: impl Fn(&str) -> T) -> Self {
+        let grammar = language.grammar();
+        let numbers = 0..u16::try_from(grammar.node_kind_count()).unwrap_or(u16::MAX);
+        let said = numbers.map(|number| say(grammar.node_kind_for_id(number).unwrap_or_default()));
+        Self { said: said.collect(), of_errors: say("ERROR") }
+    }
+
+    pub(crate) fn of(&self, node: Node<'_>) -> T {
+        self.said.get(usize::from(node.kind_id())).copied().unwrap_or(self.of_errors)
+    }
+}
+
 /// Visits a node and all named ones below it, in the order of the text.
 pub(crate) fn each<'t>(root: Node<'t>, mut visit: impl FnMut(Node<'t>)) {
     each_with_depth(root, |node, _| visit(node));
@@ -170,18 +193,27 @@ pub(crate) fn each<'t>(root: Node<'t>, mut visit: impl FnMut(Node<'t>)) {
 
 /// The same with how deep below the first each is: what is visited next and is no deeper stands behind it.
 pub(crate) fn each_with_depth<'t>(root: Node<'t>, mut visit: impl FnMut(Node<'t>, u32)) {
+    walk(root, |node, depth| {
+        visit(node, depth);
+        true
+    });
+}
+
+/// The same, but only below those for which `visit` says so.
+pub(crate) fn each_below<'t>(root: Node<'t>, mut visit: impl FnMut(Node<'t>) -> bool) {
+    walk(root, |node, _| visit(node));
+}
+
+fn walk<'t>(root: Node<'t>, mut visit: impl FnMut(Node<'t>, u32) -> bool) {
     let mut cursor = root.walk();
     // A cursor counts anew whenever it is asked.
     let mut depth = 0;
     loop {
         let node = cursor.node();
         // Words and signs have no names, and nothing below them.
-        if depth == 0 || node.is_named() {
-            visit(node, depth);
-            if cursor.goto_first_child() {
-                depth += 1;
-                continue;
-            }
+        if (depth == 0 || node.is_named()) && visit(node, depth) && cursor.goto_first_child() {
+            depth += 1;
+            continue;
         }
         while !cursor.goto_next_sibling() {
             if !cursor.goto_parent() {
@@ -228,6 +260,45 @@ mod tests {
         assert_eq!((visited(all)[0].0.as_str(), visited(first)[0].0.as_str()), ("module", "function_definition"));
         let leaf = named(first)[0];
         assert_eq!(visited(leaf), [("identifier".to_owned(), "f".to_owned())]);
+    }
+
+    #[test]
+    fn given_a_walk_that_passes_nodes_over_when_it_goes_on_then_only_what_is_below_them_is_left_out() {
+        let source = b"if a:\n    b(c)\n    d\ne\n";
+        let tree = Language::Python.parse(source).unwrap();
+        let seen = |is_open: fn(&str) -> bool| {
+            let mut seen = Vec::new();
+            each_below(tree.root_node(), |node| {
+                seen.push(node.kind());
+                is_open(node.kind())
+            });
+            seen.into_iter().filter(|kind| matches!(*kind, "identifier" | "call" | "block")).collect::<Vec<_>>()
+        };
+        let all = ["identifier", "block", "call", "identifier", "identifier", "identifier", "identifier"];
+        assert_eq!(seen(|_| true), all);
+        assert_eq!(seen(|kind| kind != "call"), ["identifier", "block", "call", "identifier", "identifier"]);
+        assert_eq!(seen(|kind| kind == "module"), Vec::<&str>::new());
+        assert_eq!(seen(|_| false), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn given_kinds_when_they_are_asked_for_then_each_node_has_what_is_said_of_its_name() {
+        for (language, source) in [
+            (Language::Python, "def f(x):\n    return x and (1,\n"),
+            (Language::Rust, "fn f() -> u8 { if a { 1 } else { 2 }"),
+            (Language::TypeScript, "function f(x: number) { return x ? 1 : "),
+            (Language::Go, "package p\nfunc f() { if a {"),
+        ] {
+            let tree = language.parse(source.as_bytes()).unwrap();
+            let says = |kind: &str| kind.len() * 100 + usize::from(language.is_function(kind));
+            let kinds = Kinds::new(language, says);
+            let mut count = 0;
+            each(tree.root_node(), |node| {
+                assert_eq!(kinds.of(node), says(node.kind()), "{language:?}: {}", node.kind());
+                count += 1;
+            });
+            assert!(count > 5);
+        }
     }
 
     #[test]

@@ -6,9 +6,10 @@
 //! - `PROJECT-3` nothing of a project is executed by an analysis ([`analyzers`]); linters read a temporary folder in a sandbox, and
 //!   so do the project's own tests, when somebody asks for them ([`own_tests`]).
 //! - `PROJECT-5` no secret that is found goes to a model, into a report or into an event ([`masks`]).
-//! - `PROJECT-4` a rewrite that does not parse, or that loses a public name unasked, is no proposal ([`improve`]).
+//! - `PROJECT-4` a rewrite that does not parse though the file did, or that loses a public name unasked, is no proposal ([`improve`]).
 
 pub mod analyzers;
+mod aside;
 pub mod copy;
 mod definitions;
 pub mod error;
@@ -32,7 +33,9 @@ pub mod settings;
 pub mod surface;
 pub mod text;
 pub mod tools;
+mod words;
 
+pub use aside::aside;
 pub use copy::{CopyStore, Tree};
 pub use error::ProjectError;
 pub use finding::{Finding, Severity};

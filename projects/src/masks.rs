@@ -2,11 +2,12 @@
 //! in its answer, and one word for all in what is stored and shown.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use crate::analyzers::secrets_in;
 use crate::copy::Files;
 use crate::text::FileText;
+use crate::words::Words;
 
 /// What stands for a secret that nobody puts back.
 const SHOWN: &str = "[secret]";
@@ -14,8 +15,6 @@ const SHOWN: &str = "[secret]";
 const MARK: &str = "MASKED_SECRET_";
 /// A line of a longer secret that is masked on its own, in bytes.
 const MIN_LINE: usize = 8;
-/// First bytes by which words are found.
-const HEAD: usize = 8;
 
 /// The secrets of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,12 +28,7 @@ pub struct Masks {
 impl Masks {
     /// Those that stand in the text of a file.
     pub fn of(path: &str, text: &str) -> Self {
-        let mut mark = MARK.to_owned();
-        let lower = text.to_ascii_lowercase();
-        while lower.contains(&mark.to_ascii_lowercase()) {
-            mark.insert(0, 'X');
-        }
-        Self::named(secrets_in(path, text), mark)
+        Self::named(secrets_in(path, text), mark_for(text))
     }
 
     /// Those of all files, for what a program says of them.
@@ -88,43 +82,22 @@ impl Masks {
     }
 }
 
-/// Words that a text is looked through for: of those that begin at a place the first counts. There may be very many, as in a file with
-/// the passwords of all users, and a report has thousands of texts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Words {
-    all: Vec<String>,
-    by_head: HashMap<[u8; HEAD], Vec<usize>>,
-    /// Those that are shorter than a head.
-    short: Vec<usize>,
-}
-
-impl Words {
-    fn of(all: Vec<String>) -> Self {
-        let mut by_head: HashMap<[u8; HEAD], Vec<usize>> = HashMap::new();
-        let mut short = Vec::new();
-        for (number, word) in all.iter().enumerate() {
-            match word.as_bytes().first_chunk::<HEAD>() {
-                Some(head) => by_head.entry(*head).or_default().push(number),
-                None => short.push(number),
-            }
-        }
-        Self { all, by_head, short }
+/// What words for a model begin with of which the text has none: the usual, or one with a number that is free. Short, whatever the
+/// text is.
+fn mark_for(text: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    if !lower.contains(&MARK.to_ascii_lowercase()) {
+        return MARK.to_owned();
     }
-
-    /// One may be a part of another.
-    fn longest_first<'s>(words: impl Iterator<Item = &'s str>) -> Self {
-        let mut all: Vec<String> = words.map(str::to_owned).collect();
-        all.sort_by(|a, b| (b.len(), a).cmp(&(a.len(), b)));
-        all.dedup();
-        Self::of(all)
-    }
-
-    /// The number of the word with which a text begins.
-    fn at(&self, text: &str) -> Option<usize> {
-        let of_head = text.as_bytes().first_chunk::<HEAD>().and_then(|head| self.by_head.get(head));
-        let numbers = of_head.into_iter().flatten().chain(&self.short);
-        numbers.copied().filter(|number| text.starts_with(self.all[*number].as_str())).min()
-    }
+    let number = |(at, begin): (usize, &str)| {
+        let rest = &lower[at + begin.len()..];
+        let digits = &rest[..rest.find(|c: char| !c.is_ascii_digit())?];
+        if rest[digits.len()..].starts_with("_secret_") { digits.parse::<usize>().ok() } else { None }
+    };
+    let taken: HashSet<usize> = lower.match_indices("masked_").filter_map(number).collect();
+    // Of one more than are taken one is free.
+    let free = (2..taken.len() + 3).find(|number| !taken.contains(number)).unwrap_or_default();
+    format!("MASKED_{free}_SECRET_")
 }
 
 /// A text with other words in the places of some, in one pass, and how many places there were.
@@ -213,13 +186,36 @@ mod tests {
     }
 
     #[test]
+    fn given_a_file_that_has_words_like_ours_when_it_is_masked_then_ours_are_others_short_and_found_at_once() {
+        let secret = "password = 'hunter2hunter2'\n";
+        let run = "X".repeat(1 << 20);
+        for (text, mark) in [
+            (String::new(), "MASKED_SECRET_"),
+            ("# masked_secret_1_\n".to_owned(), "MASKED_2_SECRET_"),
+            (format!("# {run}MASKED_SECRET_\n"), "MASKED_2_SECRET_"),
+            ("MASKED_SECRET_ masked_2_secret_ MASKED_3_Secret_ MASKED_5_SECRET_\n".to_owned(), "MASKED_4_SECRET_"),
+            (
+                "MASKED_SECRET_ MASKED_2 MASKED_2_ MASKED_99999999999999999999999_SECRET_\n".to_owned(),
+                "MASKED_2_SECRET_",
+            ),
+        ] {
+            let text = text + secret;
+            let masks = Masks::of("a.py", &text);
+            assert_eq!(masks.mark(), mark);
+            let hidden = masks.hide(&text);
+            assert!(!hidden.contains("hunter2") && hidden.ends_with(&format!("'{mark}1_'\n")));
+            assert!(masks.restore(&hidden) == Some(text), "{mark}");
+        }
+    }
+
+    #[test]
     fn given_words_of_a_key_without_one_when_a_file_is_read_then_code_is_not_taken_for_a_secret() {
         let text = "if key.startswith('-----BEGIN PRIVATE KEY-----'):\n    return load_private_key_of(key)\nprint('-----END PRIVATE KEY-----')\n";
         assert_eq!(Masks::of("a.py", text).count(), 0);
     }
 
     #[test]
-    fn given_words_that_begin_alike_when_a_text_is_looked_through_then_the_first_of_those_that_stand_there_counts() {
+    fn given_words_that_begin_alike_when_a_text_is_looked_through_then_the_longest_of_those_that_stand_there_counts() {
         let words = Words::longest_first(["secret", "password1", "password12", "pass", "password", "é€é€"].into_iter());
         let put = |number: usize| format!("<{}>", words.all[number]);
         for (text, expected) in [
@@ -227,6 +223,7 @@ mod tests {
             ("passwords pas pass", "<password>s pas <pass>"),
             ("secre secret", "secre <secret>"),
             ("é€é€é", "<é€é€>é"),
+            ("passworda password1a password0 passwora", "<password>a <password1>a <password>0 <pass>wora"),
             ("", ""),
         ] {
             assert_eq!(replaced(text, &words, put).0, expected, "{text}");
@@ -235,13 +232,17 @@ mod tests {
 
     #[test]
     fn given_a_file_with_very_many_secrets_when_many_texts_are_redacted_then_each_is_compared_with_few_of_them() {
-        let number = |number: usize| format!("{:08x}", number.wrapping_mul(0x9e37_79b1) & 0xffff_ffff);
-        let file: String = (0..20_000).map(|one| format!("password = '{}'\n", number(one))).collect();
-        let masks = Masks::of("a.py", &file);
-        assert_eq!(masks.count(), 20_000);
-        for one in 0..4_000 {
-            let told = format!("a name is imported and nothing in the file uses it: '{}'", number(one));
-            assert_eq!(masks.redact(&told), told.replace(&number(one), SHOWN));
+        for head in ["", "all-of-them-begin-so-"] {
+            let secret = |number: usize| format!("{head}{:08x}", number.wrapping_mul(0x9e37_79b1) & 0xffff_ffff);
+            let file: String = (0..20_000).map(|one| format!("password = '{}'\n", secret(one))).collect();
+            let masks = Masks::of("a.py", &file);
+            assert_eq!(masks.count(), 20_000);
+            for one in 0..4_000 {
+                let told = format!("a name is imported and nothing in the file uses it: '{}'", secret(one));
+                assert_eq!(masks.redact(&told), told.replace(&secret(one), SHOWN));
+            }
+            let words = (0..2_000).map(|number| masks.word(number)).collect::<String>();
+            assert_eq!(masks.restore(&words).map(|text| text.len()), Some(2_000 * secret(0).len()));
         }
     }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::copy::{Executables, Files};
 use crate::error::ProjectError;
-use crate::folder::{homes, lay_out, on_path};
+use crate::folder::{homes, lay_out, on_path, remove};
 use crate::settings::Programs;
 
 /// Most arguments of a test command, its program among them.
@@ -147,6 +147,7 @@ async fn run(
     let begun = Instant::now();
     let done = tokio::time::timeout(MAX_TIME, sandbox.run_in(invocation, folder.path())).await;
     let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    remove(folder).await;
     let ended = |why: String| TestRun { passed: false, exit_code: None, took_ms, output: why };
     Ok(match done {
         Err(_) => ended(format!("it was ended after {} s", MAX_TIME.as_secs())),

@@ -1,9 +1,9 @@
 //! Unified diffs as `git apply` takes them.
 
-use similar::TextDiff;
+use similar::ChangeTag;
 
 use crate::copy::Files;
-use crate::text::FileText;
+use crate::text::{FileText, difference};
 
 /// Lines around a change.
 const CONTEXT: usize = 3;
@@ -15,15 +15,15 @@ pub fn unified(file: &str, before: &str, after: &str) -> String {
     }
     let (old, new): (Vec<&str>, Vec<&str>) =
         (before.split_inclusive('\n').collect(), after.split_inclusive('\n').collect());
-    let diff = TextDiff::from_slices(&old, &new);
+    let diff = difference(&old, &new);
     let mut out = format!("--- {}\n+++ {}\n", quoted("a", file), quoted("b", file));
     for hunk in diff.unified_diff().context_radius(CONTEXT).iter_hunks() {
         out.push_str(&format!("{}\n", hunk.header()));
         for change in hunk.iter_changes() {
             let sign = match change.tag() {
-                similar::ChangeTag::Equal => ' ',
-                similar::ChangeTag::Delete => '-',
-                similar::ChangeTag::Insert => '+',
+                ChangeTag::Equal => ' ',
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
             };
             out.push(sign);
             out.push_str(change.value());

@@ -1,6 +1,9 @@
 //! The text of a file such that its bytes come back as they were.
 
 use std::collections::VecDeque;
+use std::time::Duration;
+
+use similar::{ChangeTag, TextDiff};
 
 use crate::language::Language;
 
@@ -14,6 +17,8 @@ pub struct FileText {
 }
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
+/// How long the shortest difference of two texts is looked for.
+const MAX_SEARCH: Duration = Duration::from_secs(2);
 
 impl FileText {
     /// Reads UTF-8, or else every byte as the character of that number (Latin-1). `None` for what is no text.
@@ -55,20 +60,20 @@ impl FileText {
         let usual = usual_end(&old);
         let old_plain: Vec<&str> = old.iter().map(|line| plain(line)).collect();
         let new_plain: Vec<&str> = lines(rewrite).into_iter().map(plain).collect();
-        let diff = similar::TextDiff::from_slices(&old_plain, &new_plain);
+        let diff = difference(&old_plain, &new_plain);
         let mut out = String::with_capacity(rewrite.len());
         // A line that comes in the place of another one has its end.
         let mut freed: VecDeque<&str> = VecDeque::new();
         for change in diff.iter_all_changes() {
             let own = change.old_index().map(|at| end(old[at])).filter(|end| !end.is_empty());
             match change.tag() {
-                similar::ChangeTag::Delete => freed.extend(own),
-                similar::ChangeTag::Equal => {
+                ChangeTag::Delete => freed.extend(own),
+                ChangeTag::Equal => {
                     freed.clear();
                     out.push_str(change.value());
                     out.push_str(own.unwrap_or(usual));
                 }
-                similar::ChangeTag::Insert => {
+                ChangeTag::Insert => {
                     out.push_str(change.value());
                     out.push_str(freed.pop_front().unwrap_or(usual));
                 }
@@ -81,6 +86,12 @@ impl FileText {
         }
         out
     }
+}
+
+/// What is different in two lists of lines. To find the least takes time as their length and what is different, multiplied: of long
+/// texts that have nearly nothing in common more is told than that, and no less.
+pub(crate) fn difference<'o, 'n, 'l>(old: &'l [&'o str], new: &'l [&'n str]) -> TextDiff<'o, 'n, 'l, str> {
+    TextDiff::configure().timeout(MAX_SEARCH).diff_slices(old, new)
 }
 
 /// The lines of a file without their ends, as its language counts them.
@@ -160,6 +171,16 @@ mod tests {
             }
             assert_eq!(end(&other).is_empty(), end(&text.text).is_empty(), "the final end: {other:?}");
         }
+    }
+
+    #[test]
+    fn given_a_long_file_of_which_no_line_stays_when_it_is_rewritten_then_that_ends_soon_and_each_line_has_its_end() {
+        let lines =
+            |word: &str, end: &str| (0..40_000).map(|number| format!("{word}{number}{end}")).collect::<String>();
+        let text = FileText::read(lines("a", "\r\n").as_bytes()).unwrap();
+        let begun = std::time::Instant::now();
+        assert_eq!(text.with_own_ends(&lines("b", "\n")), lines("b", "\r\n"));
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     }
 
     #[test]

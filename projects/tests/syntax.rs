@@ -106,14 +106,24 @@ fn given_functions_of_files_in_latin_1_when_they_are_compared_then_only_bodies_t
 
 #[test]
 fn given_files_that_do_not_parse_when_they_are_looked_at_then_each_says_where() {
-    for (path, text) in [
-        ("a.py", "x = 1\ndef f(:\n    pass\n"),
-        ("a.rs", "fn f() {}\nfn g( {\n"),
-        ("a.js", "let x = 1;\nfunction (\n"),
-        ("a.ts", "const x: number = 1;\nconst = ;\n"),
-        ("a.go", "package a\n\nfunc F( {\n"),
+    for (path, text, line) in [
+        ("a.py", "x = 1\ndef f(:\n    pass\n", 2),
+        ("a.py", "x = 1\n\nif x\n    pass\n", 3),
+        ("a.rs", "fn f() {}\nfn g( {\n", 2),
+        ("a.js", "let x = 1;\nfunction (\n", 2),
+        ("a.ts", "const x: number = 1;\nconst = ;\n", 2),
+        ("a.go", "package a\n\nfunc F( {\n", 3),
+        // What is missing is a bracket or another sign, which has no name in the tree.
+        ("a.rs", "fn f() {}\n\nfn g() {\n    h(1;\n}\n", 4),
+        ("a.rs", "fn f() -> u8 {\n    let x = 1\n    x\n}\n", 2),
+        ("a.js", "let x = 1;\nlet y = f(1;\n", 2),
+        ("a.js", "let a = 1;\nlet b = [1, 2;\nlet c = 3;\n", 2),
+        ("a.ts", "let x = 1;\nif (x {\n}\n", 2),
+        ("a.ts", "class A {\n  m() {\n    return 1;\n  }\n", 4),
+        ("a.go", "package a\n\nfunc F() {\n\tg(1\n}\n", 4),
     ] {
-        let found = rules(path, text);
-        assert!(found.iter().any(|(rule, line)| rule == "syntax-error" && *line >= 1), "{path}: {found:?}");
+        let found: Vec<usize> =
+            rules(path, text).into_iter().filter(|(rule, _)| rule == "syntax-error").map(|(_, line)| line).collect();
+        assert_eq!(found, [line], "{path}\n{text}");
     }
 }

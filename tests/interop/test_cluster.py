@@ -73,6 +73,24 @@ def test_given_workers_elsewhere_when_documents_come_then_they_are_found_asked_r
     assert wait_for(lambda: api.post("/rag/search", question).status == 404, 60, "the collection to be gone")
 
 
+def test_given_a_tuner_elsewhere_when_a_collection_is_tuned_then_the_api_has_what_came_of_it(cluster, collection):
+    things = ("winch", "glider", "tarmac", "altimeter", "parachute", "rudder", "thermal", "hangar", "canopy", "wheel", "rope", "radio")
+    notes = cluster.folder / collection
+    notes.mkdir()
+    for thing in things:
+        (notes / f"{thing}.md").write_text(f"# Note\n\nThe {thing} is looked after daily.\n")
+    assert cluster.api.ingest(notes, collection)["indexed"] == len(things)
+    judgements = [{"query": f"who cares for a {thing}?", "documents": {thing: 2}} for thing in things]
+    reply = cluster.api.post(f"/collections/{collection}/tune", {"judgements": judgements}, timeout=150)
+    assert reply.status in (200, 202), reply
+
+    def ended():
+        view = cluster.api.get(f"/tunings/{reply.json['tuning_id']}").json
+        return view["status"] != "running" and view
+    view = wait_for(ended, 120, "the tuning to end")
+    assert (view["status"], view["queries"], len(view["gains"])) == ("done", len(things), 3), view
+
+
 def test_given_an_ingester_elsewhere_when_summaries_are_wanted_then_they_are_built(cluster, collection):
     place = cluster.folder / "rivers.txt"
     place.write_text("\n\n".join(f"River number {n} rises in the hills of county {n} and {'flows on ' * 25}to the sea." for n in range(20)))

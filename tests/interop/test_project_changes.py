@@ -353,6 +353,16 @@ def test_a_test_command_that_is_no_installed_program_is_refused_before_a_model_i
     assert server.get(f"/projects/{project_id}/proposals").json["items"] == []
 
 
+def test_a_diff_is_shown_to_its_last_blank_line(server):
+    content = b"def f(x):\n    return 1\n\n\n\ndef g(x):\n    return 2\n"
+    project_id = imported(server, folder_of(server, {"a.py": content}))["project_id"]
+    done = server.cli("project", "improve", project_id, "--file", "a.py", "--instruction",
+                      says(block(shown(content.replace(b"return 1", b"return 3")))))
+    diff = server.get(f"/projects/{project_id}/proposals").json["items"][0]["diff"]
+    # Three lines of context, which are blank: without them the diff is none that can be applied.
+    assert diff.endswith("+    return 3\n \n \n \n") and done.stdout == diff, done
+
+
 def test_a_file_of_5_mb_is_copied_and_analyzed_and_not_given_to_a_model(server):
     big = b"x = 1\n" * 900_000
     view = imported(server, folder_of(server, {"big.py": big, "a.py": DEAD}))

@@ -92,6 +92,15 @@ def test_with_yes_nobody_is_asked(server, changed):
     assert code == 0 and QUESTION not in said and hash_of(server, project_id) == digest(wanted), said
 
 
+def test_with_json_only_json_is_data_whether_it_is_confirmed_or_not(server, changed):
+    project_id, wanted = changed
+    asked = server.cli("--json", "project", "apply", project_id, "--file", "a.py")
+    assert asked.returncode == 4 and asked.stdout == "" and "+        return 3" in asked.stderr, asked
+    code, data, said = at_a_terminal(server, "--json", "project", "apply", project_id, "--file", "a.py", question=QUESTION, keys=b"y\n")
+    assert code == 0 and b"+        return 3" in said, (code, said)
+    assert json.loads(data)["after_sha256"] == digest(wanted) == hash_of(server, project_id)
+
+
 def test_how_far_an_analysis_is_stands_on_the_terminal_and_not_in_the_data(server):
     leak = b"X = StandardScaler().fit_transform(X)  # [[delay_ms=4000 id=terminal]]\nparts = train_test_split(X, y)\n"
     project_id = imported(server, folder_of(server, {"a.py": leak}))["project_id"]

@@ -1,9 +1,17 @@
 """Approvals, forks and sessions over HTTP and the command line, across `kill -9` of the server."""
 
 import json
+import signal
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
-from server import wait_for
+from server import BINARY, wait_for
+
+
+def popen(server, *arguments):
+    """A command that is at work."""
+    return subprocess.Popen([BINARY, *arguments], cwd=server.folder, env=server.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
 
 
 def waiting(server, run_id, after=0):
@@ -47,6 +55,73 @@ def test_without_a_server_and_a_terminal_a_run_that_asks_says_how_to_answer(new_
     assert "waiting_approval" in shown.stdout, shown.stderr
     answered = alone.cli("runs", "approve", run_id, step)
     assert answered.returncode == 0 and "done after 1 steps" in answered.stdout, answered
+
+
+def test_without_a_server_a_run_that_asks_again_ends_each_command_that_follows_it(new_server):
+    alone = new_server("asks-again")
+    asked = alone.cli("agent", "run", "count [[steps=2 id=asks-again]]", "--agent", "react", "--approval", "always")
+    assert asked.returncode == 4, asked
+    run_id, first = asked.stderr.split("riverrun runs approve ", 1)[1].split()[:2]
+    # Nobody could answer while one of these has the data folder.
+    for arguments in (["runs", "watch", run_id], ["--json", "runs", "watch", run_id]):
+        watched = alone.cli(*arguments, timeout=60)
+        assert watched.returncode == 4 and f"runs approve {run_id} {first}" in watched.stderr, watched
+    again = alone.cli("runs", "approve", run_id, first, timeout=60)
+    assert again.returncode == 4, again
+    second = again.stderr.split(f"riverrun runs approve {run_id} ", 1)[1].split()[0]
+    assert int(second) > int(first), again
+    answered = alone.cli("runs", "approve", run_id, second, timeout=60)
+    assert answered.returncode == 0 and "done after 2 steps" in answered.stdout, answered
+    # What was answered asks nobody any more.
+    watched = alone.cli("runs", "watch", run_id, timeout=60)
+    assert watched.returncode == 0 and "waits" not in watched.stderr, watched
+
+
+def test_without_a_server_a_run_whose_conversation_waits_for_somebody_says_for_whom(new_server):
+    alone = new_server("behind")
+    talk = ["--agent", "react", "--session", "ann"]
+    asked = alone.cli("agent", "run", "count [[steps=1 id=before]]", *talk, "--approval", "always")
+    assert asked.returncode == 4, asked
+    first = asked.stderr.split("riverrun runs approve ", 1)[1].split()[0]
+    behind = alone.cli("agent", "run", "count [[steps=1 id=behind]]", *talk, "--approval", "never", timeout=60)
+    assert behind.returncode == 4 and f"waits behind run {first}" in behind.stderr, behind
+    second = behind.stderr.split("error: run ", 1)[1].split()[0]
+    assert f"riverrun runs approve {first}" in behind.stderr and f"riverrun runs watch {second}" in behind.stderr, behind
+    watched = alone.cli("runs", "watch", second, timeout=60)
+    assert watched.returncode == 4 and f"waits behind run {first}" in watched.stderr, watched
+    assert alone.cli("runs", "approve", first, timeout=60).returncode == 0
+    watched = alone.cli("runs", "watch", second, timeout=60)
+    assert watched.returncode == 0 and "done after 1 steps" in watched.stdout, watched
+
+
+def test_a_run_that_is_left_by_its_command_is_named(server):
+    process = popen(server, "agent", "run", "count [[steps=1 id=left]]", "--agent", "react", "--approval", "always", "--steps")
+    # It asks, and beside a server that is waited for.
+    wait_for(lambda: "approval" in process.stdout.readline(), 60, "the run to ask")
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 130 and "error: interrupted" in told, told
+    run_id = told.split("hint: run ", 1)[1].split()[0]
+    assert f"riverrun runs watch {run_id}" in told and f"riverrun runs cancel {run_id}" in told, told
+    assert waiting(server, run_id)["status"] == "waiting_approval", "it goes on without its command"
+    server.post(f"/runs/{run_id}/cancel", {})
+
+
+def test_who_watches_a_run_ends_when_nobody_reads_any_more_and_the_run_goes_on(server):
+    run_id = server.start_run("count [[steps=2 id=no-reader]]", approval="always")
+    step = waiting(server, run_id)["pending_approvals"][0]["step"]
+    watchers = [popen(server, *arguments) for arguments in (["runs", "watch", run_id], ["--json", "runs", "watch", run_id])]
+    for watcher in watchers:
+        assert watcher.stdout.readline()
+        watcher.stdout.close()
+    server.post(f"/runs/{run_id}/approvals/{step}", {"decision": "approve"})
+    # The run asks once more and has not ended.
+    second = waiting(server, run_id, step)["pending_approvals"][0]["step"]
+    for watcher in watchers:
+        assert watcher.wait(30) == 0, watcher.stderr.read()
+        assert "error" not in watcher.stderr.read()
+    server.post(f"/runs/{run_id}/approvals/{second}", {"decision": "approve"})
+    assert server.run_end(run_id)["status"] == "succeeded"
 
 
 def test_forks_can_be_made_seen_and_compared_at_the_command_line(server):

@@ -9,6 +9,7 @@ import uuid
 import pytest
 
 import cluster as clusters
+import log_client
 from cluster import Cluster
 from server import BINARY, ROOT, wait_for
 
@@ -94,6 +95,35 @@ def test_an_archive_that_is_damaged_writes_nothing(new_server, tmp_path):
     cli(target, "import", str(archive))
     (archive / "manifest.json").unlink()
     cli(new_server("other"), "import", str(archive), expect=2)
+
+
+JUDGED = ROOT / "tests/interop/retrieval"
+
+
+def tunings(server):
+    """What is said of tunings, by the ids of events."""
+    told = [log_client.headers(record) for record in log_client.read_topic(server.brokers, "riverrun.ingest.events")]
+    return sorted((one["ce_type"], one["ce_id"]) for one in told if ".CollectionTun" in one["ce_type"])
+
+
+def test_given_a_tuned_collection_when_its_log_is_moved_then_it_is_searched_as_before_and_nobody_learns_again(new_server, tmp_path):
+    source = new_server("source", RIVERRUN_INGEST_ROOTS=str(ROOT / "examples")).start()
+    assert source.ingest(ROOT / "examples/handbook", "handbook")["failed"] == 0
+    files = ["--qrels", str(JUDGED / "qrels.tsv"), "--queries", str(JUDGED / "queries.tsv")]
+    tuning = cli(source, "collections", "tune", "handbook", *files, "--json")
+    source.settle()
+    told = tunings(source)
+    assert [kind.rpartition(".")[2] for kind, _ in told] == ["CollectionTuned", "CollectionTuning"], told
+    assert source.stop() == 0
+    cli(source, "export", str(tmp_path / "archive"))
+    target = new_server("target")
+    cli(target, "import", str(tmp_path / "archive"))
+    target.start()
+    target.settle()
+    assert tunings(target) == told
+    assert target.get(f"/tunings/{tuning['tuning_id']}").json == tuning
+    found = target.post("/rag/search", {"query": "winch launch", "collection": "handbook", "rerank": False}).json
+    assert found.get("tuned", False) == tuning["tuned"] and not found.get("notes"), found
 
 
 def new_bucket():

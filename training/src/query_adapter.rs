@@ -50,11 +50,17 @@ impl Passages {
     }
 }
 
-/// The matrix, row by row.
-pub fn fit(passages: &Passages, questions: &[&Question]) -> Result<Vec<f32>, TrainingError> {
+/// The matrix, row by row. `stop` is asked before every step.
+///
+/// # Errors
+/// [`TrainingError::Cancelled`] when it was stopped, [`TrainingError::Diverged`] when a number of the matrix is none.
+pub fn fit(passages: &Passages, questions: &[&Question], stop: &dyn Fn() -> bool) -> Result<Vec<f32>, TrainingError> {
     let size = passages.dimensions * passages.dimensions;
     let (mut matrix, mut mean, mut square) = (vec![0.0_f32; size], vec![0.0_f32; size], vec![0.0_f32; size]);
     for step in 1..=STEPS {
+        if stop() {
+            return Err(TrainingError::Cancelled);
+        }
         let gradient = gradient(passages, questions, &matrix)?;
         let (bias_1, bias_2) = (1.0 - BETA_1.powi(step), 1.0 - BETA_2.powi(step));
         let moments = mean.par_iter_mut().zip(&mut square);
@@ -197,7 +203,7 @@ mod tests {
         let questions = asked(all, candidates);
         let (learned, new) = questions.split_at(60);
         let flat = Passages::new(passages.concat(), dimensions).unwrap();
-        let matrix = fit(&flat, &learned.iter().collect::<Vec<_>>()).unwrap();
+        let matrix = fit(&flat, &learned.iter().collect::<Vec<_>>(), &|| false).unwrap();
         let rank = |question: &Question, matrix: &[f32]| {
             let asked = applied(&question.vector, matrix);
             let score = |passage: &Vec<f32>| asked.iter().zip(passage).map(|(a, b)| a * b).sum::<f32>();
@@ -215,7 +221,30 @@ mod tests {
         let questions = asked(vectors(6, BATCH + 7, 3), |at| vec![(at % 12, 1.0), ((at + 5) % 12, 0.0)]);
         let flat = Passages::new(passages.concat(), 3).unwrap();
         let questions: Vec<&Question> = questions.iter().collect();
-        assert_eq!(fit(&flat, &questions).unwrap(), fit(&flat, &questions).unwrap());
-        assert!(fit(&flat, &[]).unwrap().iter().all(|weight| *weight == 0.0));
+        let fitted = |questions: &[&Question]| fit(&flat, questions, &|| false).unwrap();
+        assert_eq!(fitted(&questions), fitted(&questions));
+        assert!(fitted(&[]).iter().all(|weight| *weight == 0.0));
+    }
+
+    #[test]
+    fn given_a_fit_that_nobody_waits_for_any_more_when_its_next_step_comes_then_it_is_given_up() {
+        let passages = vectors(7, 4, 3);
+        let questions = asked(vectors(8, 2, 3), |at| vec![(at, 1.0), (at + 1, 0.0)]);
+        let flat = Passages::new(passages.concat(), 3).unwrap();
+        let steps = std::cell::Cell::new(0);
+        let third = || steps.replace(steps.get() + 1) == 2;
+        let given_up = fit(&flat, &questions.iter().collect::<Vec<_>>(), &third);
+        assert!(matches!(given_up, Err(TrainingError::Cancelled)), "{given_up:?}");
+        assert_eq!(steps.get(), 3);
+    }
+
+    #[test]
+    fn given_a_vector_that_is_no_number_when_a_matrix_is_fitted_then_there_is_none() {
+        let mut passages = vectors(9, 4, 3);
+        passages[1][2] = f32::NAN;
+        let questions = asked(vectors(10, 2, 3), |at| vec![(at, 1.0), (at + 1, 0.0)]);
+        let flat = Passages::new(passages.concat(), 3).unwrap();
+        let none = fit(&flat, &questions.iter().collect::<Vec<_>>(), &|| false);
+        assert!(matches!(none, Err(TrainingError::Diverged { .. })), "{none:?}");
     }
 }

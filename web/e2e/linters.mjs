@@ -18,11 +18,15 @@ const known = async () => {
 
 async function remove() {
 	const button = ruff.getByRole("button", { name: "Remove ruff" });
+	const question = page.getByRole("dialog", { name: "Remove ruff?" });
 	await button.click();
-	await ruff.getByRole("button", { name: "Keep" }).click();
+	await question.getByRole("button", { name: "Keep it" }).click();
+	await question.waitFor({ state: "detached" });
+	// Whoever goes by keyboard is where they were.
+	await page.waitForFunction(() => document.activeElement?.textContent === "Remove ruff");
 	await button.click();
 	assert.equal((await known()).status, "installed");
-	await ruff.getByRole("button", { name: "Remove", exact: true }).click();
+	await question.getByRole("button", { name: "Remove" }).click();
 	await state("missing").waitFor();
 	await install.waitFor();
 	assert.equal((await known()).status, "missing");

@@ -21,12 +21,12 @@ use riverrun_projects::progress::Progress;
 use riverrun_projects::report::lines;
 use riverrun_projects::review::{self, review};
 use riverrun_projects::surface::SurfaceChange;
-use riverrun_projects::{ProjectError, ProjectSettings, Report, analyzers, import};
+use riverrun_projects::{ProjectError, ProjectSettings, Report, analyzers, aside, import};
 use riverrun_schemas::projects::{
     AnalyzeProject, ImportProject, ImproveFile, ProjectAnalyzed, ProjectCommand, ProjectEvent, ProjectImported,
     ProjectRemoved, ProposalMade, RemoveProject,
 };
-use riverrun_schemas::{Envelope, Failure, Namespace, now_ms};
+use riverrun_schemas::{Failure, Namespace, now_ms};
 use serde_json::json;
 
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
@@ -74,10 +74,7 @@ impl Analyzer {
         let read = match &e.content {
             Some(blob) => {
                 let (source, bytes, progress) = (e.source.clone(), self.blobs.get(blob).await?, progress.clone());
-                let unpacked = tokio::task::spawn_blocking(move || import::unpack(&source, &bytes, &progress)).await;
-                unpacked.unwrap_or_else(|_| {
-                    Err(ProjectError::refused("import_failed", "unpacking broke off", "pack the archive again"))
-                })?
+                aside("unpacking the archive", move || import::unpack(&source, &bytes, &progress)).await??
             }
             None => import::read(&e.source, self.client.as_ref(), progress).await?,
         };
@@ -110,7 +107,8 @@ impl Analyzer {
         let files = self.copies.files(&tree).await?;
         let analyzed = analyzers::analyze(files.clone(), self.sandbox.as_ref(), &self.settings, progress).await;
         let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut report = Report::new(&files, analyzed, took_ms);
+        let counted = files.clone();
+        let mut report = aside("counting what was found", move || Report::new(&counted, analyzed, took_ms)).await?;
         report.surface_change = self.surface_change(&report, state).await;
         if e.review {
             let begun = Instant::now();
@@ -234,7 +232,8 @@ impl Analyzer {
             ));
         };
         // A test that fails shows what it compared.
-        let masks = Masks::of_all(&files);
+        let texts = files.clone();
+        let masks = aside("looking for secrets", move || Masks::of_all(&texts)).await?;
         let start = (sandbox, &self.settings.programs);
         let contents: Vec<&[u8]> = rewrites.iter().map(|rewrite| rewrite.content.as_slice()).collect();
         let rewrites = (e.file.as_str(), contents.as_slice());
@@ -262,7 +261,7 @@ impl Analyzer {
             return Ok(None);
         }
         if let Some(begun) = progressed(&delivery.event, (0, 0)) {
-            context.producer.send_one(Outgoing::caused_by(&begun, NAME, cause)?).await?;
+            context.producer.send_one(self.outgoing(begun, cause)?).await?;
         }
         let (teller, progress) = (Teller { command: &delivery.event, cause, context }, Progress::default());
         let done = match &delivery.event {
@@ -278,17 +277,13 @@ impl Analyzer {
             Err(error) if error.retryable() => return Err(WorkError::retry(error.failure().code, &error)),
             Err(error) => failed(&delivery.event, phase, about, error.failure()),
         };
-        Ok(Some(outgoing(&event, cause)?))
+        Ok(Some(self.outgoing(event, cause)?))
     }
 }
 
 fn removed(e: &RemoveProject) -> ProjectEvent {
     let (project_id, namespace) = (e.project_id, e.namespace.clone());
     ProjectRemoved { project_id, namespace, change_id: e.change_id, at: now_ms() }.into()
-}
-
-fn outgoing(event: &ProjectEvent, cause: &Envelope) -> Result<Outgoing, WorkError> {
-    Ok(Outgoing::caused_by(event, NAME, cause)?)
 }
 
 /// What there is to say of a proposal, with the public names that it takes out.
@@ -354,6 +349,6 @@ impl Worker for Analyzer {
     fn dead(&self, delivery: &Delivery<ProjectCommand>, code: &str, reason: &str) -> Vec<Outgoing> {
         let (phase, about) = subject(&delivery.event);
         let event = failed(&delivery.event, phase, about, Failure::new(code, reason));
-        outgoing(&event, &delivery.envelope).into_iter().collect()
+        self.outgoing(event, &delivery.envelope).into_iter().collect()
     }
 }

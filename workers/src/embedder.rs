@@ -17,10 +17,11 @@ use riverrun_schemas::ingest::{
     ChunkEvent, ChunksEmbedded, ChunksReady, ChunksWithdrawn, DocumentEmbedded, DocumentFailed, EmbeddedChunk,
     EmbeddingEvent, EmbeddingsWithdrawn, IngestEvent,
 };
-use riverrun_schemas::{BlobRef, DocumentId, Envelope, EventSet, Failure, IngestId, Namespace, counted};
+use riverrun_schemas::{BlobRef, DocumentId, Envelope, EventSet, IngestId, Namespace, counted};
 use riverrun_stores::VectorStore;
 
 use crate::about::about;
+use crate::failures::{failure_of, reason};
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 
 mod reuse;
@@ -35,9 +36,6 @@ const STAGE: &str = "embed";
 /// Batches that are embedded together, and how long the first of them waits for others: a model is fastest with many texts.
 const MAX_BATCH: usize = 16;
 const MAX_WAIT: Duration = Duration::from_millis(10);
-
-/// Parts message and fix in the reason of a failure, the only text that is left when a delivery is given up.
-const HINT_MARK: &str = "\nhint: ";
 
 /// Failed documents that are remembered, so that their last batch does not claim that all of them has vectors.
 const MAX_FAILED: usize = 10_000;
@@ -116,21 +114,17 @@ impl Embedder {
     ) -> Result<Vec<Outgoing>, WorkError> {
         let Some(blobs) = &self.blobs else {
             let fix = "ingest through riverrun serve, or with another strategy";
-            let reason = format!("{} is to be embedded within its text, which this process can't read", ready.source);
-            return Err(WorkError::poison("text_missing", format!("{reason}{HINT_MARK}{fix}")));
+            let what = format!("{} is to be embedded within its text, which this process can't read", ready.source);
+            return Err(WorkError::poison("text_missing", reason(what, Some(fix))));
         };
-        let bytes = match blobs.get(context).await {
-            Ok(bytes) => bytes,
-            Err(error) if error.retryable() => return Err(WorkError::retry(error.code(), &error)),
-            Err(error) => return Err(WorkError::poison(error.code(), &error)),
-        };
+        let bytes = blobs.get(context).await?;
         let within = std::str::from_utf8(&bytes).ok().and_then(|text| {
             let (bytes, spans) = Late::context(text, &ready.chunks)?;
             Some((text[bytes].to_owned(), spans))
         });
         let Some((text, spans)) = within else {
-            let reason = format!("the chunks of {} are not of its stored text", ready.source);
-            return Err(WorkError::poison("text_damaged", format!("{reason}{HINT_MARK}ingest the document again")));
+            let what = format!("the chunks of {} are not of its stored text", ready.source);
+            return Err(WorkError::poison("text_damaged", reason(what, Some("ingest the document again"))));
         };
         let (model, count) = (ready.embed_model.clone(), spans.len());
         let reply = self.models_for(ready).embed_spans(SpansRequest { model: model.clone(), text, spans }).await;
@@ -305,14 +299,6 @@ fn passed_on(event: &ChunksWithdrawn) -> EmbeddingsWithdrawn {
     about!(event, EmbeddingsWithdrawn { tables: event.tables, rows: event.rows })
 }
 
-/// The failure that a reason tells, once a delivery is given up.
-pub(crate) fn failure_of(code: &str, reason: &str) -> Failure {
-    match reason.split_once(HINT_MARK) {
-        Some((message, hint)) => Failure::new(code, message).with_hint(hint),
-        None => Failure::new(code, reason),
-    }
-}
-
 /// Whether waiting can help: the model comes back, is fetched, or the operator sets a key.
 pub(crate) fn may_pass(error: &ModelError) -> bool {
     match error {
@@ -333,17 +319,14 @@ pub(crate) fn may_pass(error: &ModelError) -> bool {
 }
 
 pub(crate) fn work_error(error: &ModelError) -> WorkError {
-    let reason = match error.hint() {
-        Some(hint) => format!("{error}{HINT_MARK}{hint}"),
-        None => error.to_string(),
-    };
+    let reason = reason(error, error.hint());
     if may_pass(error) { WorkError::retry(error.code(), reason) } else { WorkError::poison(error.code(), reason) }
 }
 
 fn outgoing<E: EventSet>(event: E, cause: &Envelope) -> Result<Outgoing, WorkError> {
     Outgoing::caused_by(&event, NAME, cause).map_err(|error| {
         let fix = "ingest with a smaller RIVERRUN_CHUNK_SIZE, or with an embedding model of fewer dimensions";
-        WorkError::poison(error.code(), format!("{error}{HINT_MARK}{fix}"))
+        WorkError::poison(error.code(), reason(&error, Some(fix)))
     })
 }
 

@@ -17,6 +17,7 @@ use riverrun_schemas::{Collection, Envelope, Failure, counted};
 use riverrun_stores::{KeywordIndex, StoreError, StoredChunk, VectorPoint, VectorStore, Versions, metadata_tags};
 
 use crate::about::about;
+use crate::failures::{failure_of, reason, store_failure};
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 use crate::turns::Turns;
 
@@ -28,9 +29,6 @@ const STAGE: &str = "index";
 /// Records that are made durable together, and how long the first of them waits for others.
 const MAX_BATCH: usize = 64;
 const MAX_WAIT: Duration = Duration::from_millis(5);
-
-/// Parts message and fix in the reason of a retry, the only text that is left when a delivery is given up.
-const HINT_MARK: &str = "\nhint: ";
 
 /// Indexes chunks.
 pub struct Indexer {
@@ -113,7 +111,7 @@ impl Indexer {
         match self.try_write(collection, embedded).await {
             // A damaged index was set aside between two calls: the next try makes a new one.
             Err(error @ StoreError::NoCollection(_)) => Err(error),
-            Err(error) if !error.retryable() => Ok(Written::Refused(failure(&error))),
+            Err(error) if !error.retryable() => Ok(Written::Refused(store_failure(&error))),
             other => other,
         }
     }
@@ -214,18 +212,15 @@ impl Worker for Indexer {
             out.extend(
                 self.index(&collection, &group)
                     .await
-                    .map_err(|error| WorkError::retry(error.code(), reason(&error)))?,
+                    .map_err(|error| WorkError::retry(error.code(), reason(&error, error.hint())))?,
             );
         }
         Ok(out)
     }
 
     fn dead(&self, delivery: &Delivery<EmbeddingEvent>, code: &str, reason: &str) -> Vec<Outgoing> {
-        let failure = match reason.split_once(HINT_MARK) {
-            Some((message, hint)) => Failure::new(code, message).with_hint(hint),
-            None => Failure::new(code, reason),
-        };
-        say(&delivery.event, Written::Refused(failure), &delivery.envelope).into_iter().collect()
+        let refused = Written::Refused(failure_of(code, reason));
+        say(&delivery.event, refused, &delivery.envelope).into_iter().collect()
     }
 }
 
@@ -318,15 +313,4 @@ fn deleted(gone: &EmbeddingsWithdrawn, written: &Written) -> Option<IngestEvent>
 
 fn count(chunks: usize) -> i64 {
     i64::try_from(chunks).unwrap_or(i64::MAX)
-}
-
-fn failure(error: &StoreError) -> Failure {
-    Failure { code: error.code().to_owned(), message: error.to_string(), hint: error.hint() }
-}
-
-fn reason(error: &StoreError) -> String {
-    match error.hint() {
-        Some(hint) => format!("{error}{HINT_MARK}{hint}"),
-        None => error.to_string(),
-    }
 }

@@ -14,15 +14,16 @@ use riverrun_knowledge::sources::{self, Access, ExtractedText, Limits, Source, S
 use riverrun_knowledge::web::{GuardedClient, WebPolicy};
 use riverrun_log::{BlobError, BlobStore, LogConfig, LogError, Outgoing, Schemas, TopicPartition};
 use riverrun_schemas::ingest::{
-    Chunk, ChunkEvent, ChunksReady, DocumentChunked, DocumentFailed, DocumentQueued, DocumentUnchanged, IngestCommand,
-    IngestEvent, IngestFailed, IngestScanned, StartIngest, SubmitDocument, document_id,
+    Chunk, ChunkEvent, ChunksReady, DeleteCollection, DeleteDocument, DocumentChunked, DocumentFailed, DocumentQueued,
+    DocumentUnchanged, IngestCommand, IngestEvent, IngestFailed, IngestScanned, StartIngest, SubmitDocument,
+    document_id,
 };
-use riverrun_schemas::{BlobRef, Collection, Envelope, EventSet, Failure, now_ms};
+use riverrun_schemas::{BlobRef, Collection, Envelope, Failure, now_ms};
 use riverrun_stores::WarehouseLoader;
 use riverrun_stores::warehouse::table_name;
 
 use crate::about::about;
-use crate::embedder::failure_of;
+use crate::failures::failure_of;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 
 mod batches;
@@ -120,8 +121,8 @@ impl Ingester {
 
     async fn start(&self, start: &StartIngest, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
         match self.read_source(start).await? {
-            Ok(reading) => scanned(start, reading, cause),
-            Err(failure) => Ok(vec![outgoing(IngestEvent::from(ingest_failed(start, failure)), cause)?]),
+            Ok(reading) => self.scanned(start, reading, cause),
+            Err(failure) => Ok(vec![self.outgoing(IngestEvent::from(ingest_failed(start, failure)), cause)?]),
         }
     }
 
@@ -131,10 +132,10 @@ impl Ingester {
         delivery: &Delivery<IngestCommand>,
     ) -> Result<Vec<Outgoing>, WorkError> {
         let cause = &delivery.envelope;
-        let mut out = vec![outgoing(IngestEvent::from(queued(submit)), cause)?];
+        let mut out = vec![self.outgoing(IngestEvent::from(queued(submit)), cause)?];
         match self.decide(submit, delivery).await? {
             Ok(said) => out.extend(said),
-            Err(failure) => out.push(outgoing(IngestEvent::from(document_failed(submit, failure)), cause)?),
+            Err(failure) => out.push(self.outgoing(IngestEvent::from(document_failed(submit, failure)), cause)?),
         }
         Ok(out)
     }
@@ -151,7 +152,7 @@ impl Ingester {
         };
         let bytes = match self.blobs.get(&submit.content).await {
             Ok(bytes) => bytes,
-            Err(error) if error.retryable() => return Err(blob_retry(&error)),
+            Err(error) if error.retryable() => return Err(error.into()),
             Err(error) => return Ok(Err(unreadable(submit, &error))),
         };
         let source = match sources::detect(submit.source.as_ref(), &bytes, submit.source_type.as_deref()) {
@@ -176,7 +177,10 @@ impl Ingester {
         match decision.map_err(|error| log_retry(&error))? {
             Decision::Unchanged if !submit.again => {
                 Ok(match self.tables.load(submit, &version, source, bytes).await? {
-                    Ok(()) => Ok(vec![outgoing(IngestEvent::from(unchanged(submit, version)), &delivery.envelope)?]),
+                    Ok(()) => {
+                        let event = IngestEvent::from(unchanged(submit, version));
+                        Ok(vec![self.outgoing(event, &delivery.envelope)?])
+                    }
                     Err(failure) => Err(failure),
                 })
             }
@@ -224,18 +228,70 @@ impl Ingester {
         let told = Told { title, author, pages, encoding, read_as: source.media_type() };
         let stored = match self.blobs.put_bytes(Bytes::from(text), "text/plain; charset=utf-8").await {
             Ok(stored) => stored,
-            Err(error) => return Err(blob_retry(&error)),
+            Err(error) => return Err(error.into()),
         };
         let context = (chunker.name() == LATE).then(|| stored.clone());
-        let mut out = vec![outgoing(IngestEvent::from(chunked(submit, &version, stored, chunks.len(), told)), cause)?];
+        let event = IngestEvent::from(chunked(submit, &version, stored, chunks.len(), told));
+        let mut out = vec![self.outgoing(event, cause)?];
         if chunker.name() == RAPTOR && tree::is_for(submit, chunks.len()) {
-            out.push(outgoing(IngestCommand::from(self.begun(submit, version, chunks).await?), cause)?);
+            let begun = IngestCommand::from(self.begun(submit, version, chunks).await?);
+            out.push(self.outgoing(begun, cause)?);
             return Ok(Ok(out));
         }
         for ready in ready_batches!(submit, version, chunks, context) {
-            out.push(outgoing(ChunkEvent::from(ready), cause)?);
+            out.push(self.outgoing(ChunkEvent::from(ready), cause)?);
         }
         Ok(Ok(out))
+    }
+
+    /// The commands and events of a source that was read.
+    fn scanned(&self, start: &StartIngest, reading: Reading, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
+        let Reading { documents, skipped } = reading;
+        let mut out = Vec::with_capacity(documents.len() + 1);
+        let mut count = 0;
+        let alone = documents.len() == 1;
+        for read in documents {
+            match read {
+                Read::Stored { source, source_type, content } => {
+                    let mut submit = submission(start, source, source_type, content);
+                    submit.table = start.table.as_deref().map(|table| table_name(table, &submit.source, alone));
+                    out.push(self.outgoing(IngestCommand::from(submit), cause)?);
+                }
+                Read::Refused { source, failure } => {
+                    let refused = submission(start, source, start.source_type.clone(), no_content());
+                    out.push(self.outgoing(IngestEvent::from(document_failed(&refused, failure)), cause)?);
+                }
+                Read::Skipped => continue,
+            }
+            count += 1;
+        }
+        let event = IngestScanned {
+            ingest_id: start.ingest_id,
+            namespace: start.namespace.clone(),
+            collection: start.collection.clone(),
+            source: start.source.clone(),
+            documents: count,
+            skipped: skipped as i64,
+            at: now_ms(),
+        };
+        out.push(self.outgoing(IngestEvent::from(event), cause)?);
+        Ok(out)
+    }
+
+    /// A document goes: its tables first, then its chunks follow.
+    async fn withdraw(&self, delete: &DeleteDocument, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
+        let (event, follows) = removal::withdrawn(delete, &self.tables.remove(delete).await?);
+        Ok(vec![self.outgoing(IngestEvent::from(event), cause)?, self.outgoing(ChunkEvent::from(follows), cause)?])
+    }
+
+    /// A collection goes: a command for each of its documents.
+    async fn withdraw_all(&self, delete: &DeleteCollection, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
+        let (event, documents) = self.removal.collection(delete).await?;
+        let mut out = vec![self.outgoing(IngestEvent::from(event), cause)?];
+        for command in documents {
+            out.push(self.outgoing(IngestCommand::from(command), cause)?);
+        }
+        Ok(out)
     }
 }
 
@@ -258,12 +314,9 @@ impl Worker for Ingester {
             match &delivery.event {
                 IngestCommand::StartIngest(start) => out.extend(self.start(start, &delivery.envelope).await?),
                 IngestCommand::SubmitDocument(submit) => out.extend(self.submit(submit, delivery).await?),
-                IngestCommand::DeleteDocument(delete) => {
-                    let tables = self.tables.remove(delete).await?;
-                    out.extend(removal::withdrawn(delete, tables, &delivery.envelope)?);
-                }
+                IngestCommand::DeleteDocument(delete) => out.extend(self.withdraw(delete, &delivery.envelope).await?),
                 IngestCommand::DeleteCollection(delete) => {
-                    out.extend(self.removal.collection(delete, &delivery.envelope).await?);
+                    out.extend(self.withdraw_all(delete, &delivery.envelope).await?);
                 }
                 // The reembedder's, the rebuilder's and the tuner's.
                 IngestCommand::ReembedCollection(_)
@@ -295,42 +348,8 @@ impl Worker for Ingester {
             | IngestCommand::TuneCollection(_)
             | IngestCommand::BuildTree(_) => return Vec::new(),
         };
-        outgoing(event, &delivery.envelope).map_or_else(|_| Vec::new(), |event| vec![event])
+        self.outgoing(event, &delivery.envelope).into_iter().collect()
     }
-}
-
-/// The commands and events of a source that was read.
-fn scanned(start: &StartIngest, reading: Reading, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
-    let Reading { documents, skipped } = reading;
-    let mut out = Vec::with_capacity(documents.len() + 1);
-    let mut count = 0;
-    let alone = documents.len() == 1;
-    for read in documents {
-        match read {
-            Read::Stored { source, source_type, content } => {
-                let mut submit = submission(start, source, source_type, content);
-                submit.table = start.table.as_deref().map(|table| table_name(table, &submit.source, alone));
-                out.push(outgoing(IngestCommand::from(submit), cause)?);
-            }
-            Read::Refused { source, failure } => {
-                let refused = submission(start, source, start.source_type.clone(), no_content());
-                out.push(outgoing(IngestEvent::from(document_failed(&refused, failure)), cause)?);
-            }
-            Read::Skipped => continue,
-        }
-        count += 1;
-    }
-    let event = IngestScanned {
-        ingest_id: start.ingest_id,
-        namespace: start.namespace.clone(),
-        collection: start.collection.clone(),
-        source: start.source.clone(),
-        documents: count,
-        skipped: skipped as i64,
-        at: now_ms(),
-    };
-    out.push(outgoing(IngestEvent::from(event), cause)?);
-    Ok(out)
 }
 
 fn submission(start: &StartIngest, source: String, source_type: Option<String>, content: BlobRef) -> SubmitDocument {
@@ -418,15 +437,6 @@ fn extraction_panicked(source: &str) -> Failure {
     Failure::new("extraction_failed", format!("taking the text out of {source} failed in a parser")).with_hint(
         "convert the document to plain text and ingest that; a report with the document helps to fix the parser",
     )
-}
-
-fn outgoing<E: EventSet>(event: E, cause: &Envelope) -> Result<Outgoing, WorkError> {
-    // An event that is too large or can't be written will not become writable by trying again.
-    Outgoing::caused_by(&event, NAME, cause).map_err(|error| WorkError::poison(error.code(), error))
-}
-
-fn blob_retry(error: &BlobError) -> WorkError {
-    if error.retryable() { WorkError::retry(error.code(), error) } else { WorkError::poison(error.code(), error) }
 }
 
 fn log_retry(error: &LogError) -> WorkError {

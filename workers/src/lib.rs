@@ -21,4 +21,5 @@ pub mod tuner;
 pub mod turns;
 
 mod about;
+mod failures;
 mod follower;

@@ -25,7 +25,8 @@ use riverrun_schemas::ingest::{
 use riverrun_schemas::{ChunkId, Collection, DocumentId, Failure, now_ms};
 use riverrun_stores::{CollectionInfo, StoreError, StoredChunk, VectorPoint, VectorStore, Versions};
 
-use crate::embedder::{failure_of, vectors, work_error};
+use crate::embedder::{vectors, work_error};
+use crate::failures::{failure_of, store_failure};
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 use crate::turns::Turns;
 
@@ -98,7 +99,7 @@ impl Reembedder {
                 Ok(Came::End(job.done(command, info.dimensions).await?))
             }
             Ok(Some(info)) => job.go_on(command, &info).await,
-            Err(error) => Err(store_error(&error)),
+            Err(error) => Err(error.into()),
         }
     }
 }
@@ -110,7 +111,7 @@ impl Job<'_> {
     }
 
     async fn go_on(&self, command: &ReembedCollection, info: &CollectionInfo) -> Result<Came, WorkError> {
-        let there = self.shadows.info(self.collection).await.map_err(|error| store_error(&error))?;
+        let there = self.shadows.info(self.collection).await?;
         let Some(shadow) = there.filter(|shadow| shadow.model == self.model) else {
             self.begin().await?;
             return Ok(Came::On(Some(self.begun(command, info).await?)));
@@ -126,7 +127,7 @@ impl Job<'_> {
         if self.copy(until + SLICE, true).await? == Reached::Part {
             return Ok(Came::On(None));
         }
-        self.reembedder.vectors.swap(self.collection).await.map_err(|error| store_error(&error))?;
+        self.reembedder.vectors.swap(self.collection).await?;
         Ok(Came::End(self.done(command, shadow.dimensions).await?))
     }
 
@@ -136,18 +137,18 @@ impl Job<'_> {
         let probe = vectors(self.models().as_ref(), self.model, vec!["length".to_owned()]).await;
         let probe = probe.map_err(|error| work_error(&error))?;
         let made = self.shadows.ensure(self.collection, probe.dimensions, self.model).await;
-        made.map_err(|error| store_error(&error))
+        made.map_err(WorkError::from)
     }
 
     async fn forget(&self) -> Result<(), WorkError> {
-        self.shadows.drop_collection(self.collection).await.map(drop).map_err(|error| store_error(&error))
+        self.shadows.drop_collection(self.collection).await.map(drop).map_err(WorkError::from)
     }
 
     /// Brings the shadow to what the collection holds: by counts alone, or chunk by chunk. What was written is durable.
     async fn copy(&self, until: Instant, exactly: bool) -> Result<Reached, WorkError> {
         let copied = self.copy_documents(until, exactly).await;
         // Also what was done until an error counts.
-        self.shadows.flush(self.collection).await.map_err(|error| store_error(&error))?;
+        self.shadows.flush(self.collection).await?;
         copied
     }
 
@@ -167,7 +168,7 @@ impl Job<'_> {
     }
 
     async fn documents(&self, store: &Arc<dyn VectorStore>) -> Result<BTreeMap<DocumentId, usize>, WorkError> {
-        store.documents(self.collection).await.map_err(|error| store_error(&error))
+        store.documents(self.collection).await.map_err(WorkError::from)
     }
 
     /// A chunk's id follows from document, version and span: the same id is the same chunk.
@@ -193,7 +194,7 @@ impl Job<'_> {
     }
 
     async fn chunks(&self, store: &Arc<dyn VectorStore>, document: &DocumentId) -> Result<Vec<StoredChunk>, WorkError> {
-        store.chunks(self.collection, document).await.map_err(|error| store_error(&error))
+        store.chunks(self.collection, document).await.map_err(WorkError::from)
     }
 
     async fn embed(&self, chunks: &[StoredChunk]) -> Result<(), WorkError> {
@@ -201,12 +202,12 @@ impl Job<'_> {
         let reply = vectors(self.models().as_ref(), self.model, texts).await;
         let reply = reply.map_err(|error| work_error(&error))?;
         let points = chunks.iter().cloned().zip(reply.vectors).map(|(chunk, vector)| VectorPoint { chunk, vector });
-        self.shadows.upsert(self.collection, points.collect()).await.map_err(|error| store_error(&error))
+        self.shadows.upsert(self.collection, points.collect()).await.map_err(WorkError::from)
     }
 
     async fn remove(&self, document: &DocumentId, versions: &Versions) -> Result<(), WorkError> {
         let removed = self.shadows.delete_document(self.collection, document, versions).await;
-        removed.map(drop).map_err(|error| store_error(&error))
+        removed.map(drop).map_err(WorkError::from)
     }
 
     async fn counts(&self) -> Result<(i64, i64), WorkError> {
@@ -307,12 +308,4 @@ fn failed(command: &ReembedCollection, error: Failure) -> IngestEvent {
         at: now_ms(),
     }
     .into()
-}
-
-pub(crate) fn store_failure(error: &StoreError) -> Failure {
-    Failure { code: error.code().to_owned(), message: error.to_string(), hint: error.hint() }
-}
-
-pub(crate) fn store_error(error: &StoreError) -> WorkError {
-    if error.retryable() { WorkError::retry(error.code(), error) } else { WorkError::poison(error.code(), error) }
 }

@@ -15,16 +15,17 @@ use bytes::Bytes;
 use riverrun_knowledge::tree::cluster::reduced;
 use riverrun_knowledge::tree::{Grown, Tree, Work, clean, summary_request};
 use riverrun_knowledge::{LanguageModels, charged_to, room};
-use riverrun_log::{BlobError, BlobStore, LogConfig, Outgoing, Schemas, TopicPartition};
+use riverrun_log::{BlobStore, LogConfig, Outgoing, Schemas, TopicPartition};
 use riverrun_models::{Account, Purpose};
 use riverrun_schemas::ingest::{BuildTree, DocumentFailed, IngestCommand, IngestEvent};
-use riverrun_schemas::{BlobRef, EventSet, Failure, now_ms};
+use riverrun_schemas::{BlobRef, Failure, now_ms};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::about::about;
-use crate::embedder::{failure_of, vectors, work_error};
+use crate::embedder::{vectors, work_error};
+use crate::failures::failure_of;
 use crate::ingester::history::{History, Standing};
 use crate::runtime::{Context, Delivery, DeliveryMode, Lanes, WorkError, Worker};
 
@@ -182,13 +183,13 @@ impl TreeBuilder {
     }
 
     async fn read<T: DeserializeOwned + Send + 'static>(&self, stored: &BlobRef) -> Result<T, WorkError> {
-        let bytes = self.blobs.get(stored).await.map_err(|error| blob_error(&error))?;
+        let bytes = self.blobs.get(stored).await?;
         blocking(move || serde_json::from_slice(&bytes)).await?.map_err(|error| unreadable(&error))
     }
 
     async fn write<T: Serialize + Sync>(&self, value: &T) -> Result<BlobRef, WorkError> {
         let bytes = Bytes::from(serde_json::to_vec(value).map_err(|error| unreadable(&error))?);
-        self.blobs.put_bytes(bytes, "application/json").await.map_err(|error| blob_error(&error))
+        self.blobs.put_bytes(bytes, "application/json").await.map_err(WorkError::from)
     }
 }
 
@@ -218,12 +219,12 @@ impl Worker for TreeBuilder {
             match standing.map_err(|error| WorkError::retry(error.code(), &error))? {
                 Standing::Replaced => {
                     let failed = failed(command, replaced(&command.source));
-                    out.push(outgoing(failed, delivery)?);
+                    out.push(self.outgoing(failed, &delivery.envelope)?);
                 }
                 // The chunks may be seen a moment later than what is to be made of them.
                 Standing::Current | Standing::Unknown => {
                     let next = self.step(command).await?;
-                    out.push(outgoing(IngestCommand::from(next), delivery)?);
+                    out.push(self.outgoing(IngestCommand::from(next), &delivery.envelope)?);
                 }
             }
         }
@@ -241,7 +242,7 @@ impl Worker for TreeBuilder {
 
     fn dead(&self, delivery: &Delivery<IngestCommand>, code: &str, reason: &str) -> Vec<Outgoing> {
         let Some(command) = open_tree(&delivery.event) else { return Vec::new() };
-        outgoing(failed(command, failure_of(code, reason)), delivery).into_iter().collect()
+        self.outgoing(failed(command, failure_of(code, reason)), &delivery.envelope).into_iter().collect()
     }
 }
 
@@ -274,14 +275,6 @@ pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> WorkError {
     WorkError::poison("tree_damaged", format!("the summaries so far can't be read or written: {error}"))
 }
 
-fn blob_error(error: &BlobError) -> WorkError {
-    if error.retryable() { WorkError::retry(error.code(), error) } else { WorkError::poison(error.code(), error) }
-}
-
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, WorkError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| WorkError::retry("stopped", "the process is stopping"))
-}
-
-fn outgoing<E: EventSet>(event: E, delivery: &Delivery<IngestCommand>) -> Result<Outgoing, WorkError> {
-    Outgoing::caused_by(&event, NAME, &delivery.envelope).map_err(|error| WorkError::poison(error.code(), error))
 }

@@ -4,8 +4,9 @@
 //! helps is told by cross-validation, with the searches that everyone has: each question is searched with a matrix that was fitted to the
 //! questions of other parts. A matrix that does not help is not used.
 //!
-//! - `TUNE-1` a tuning that fails, or does not help, leaves the searches as they would be without;
-//! - `TUNE-2` the same judgements over the same chunks give the same matrix.
+//! - `JUDGE-1` a tuning that fails, or does not help, leaves the searches as they would be without;
+//! - `JUDGE-2` the same judgements over the same chunks give the same matrix, in whatever order they came;
+//! - `JUDGE-3` a collection that was removed, or got another embedding model, while it was learned from is not searched with that.
 
 use std::sync::Arc;
 
@@ -19,10 +20,10 @@ use riverrun_schemas::ingest::{
     CollectionTuneFailed, CollectionTuned, CollectionTuning, IngestCommand, IngestEvent, SearchGain, TuneCollection,
 };
 use riverrun_schemas::{BlobRef, Collection, Failure, now_ms};
-use riverrun_stores::{KeywordIndex, StoreError, VectorStore};
+use riverrun_stores::{CollectionInfo, KeywordIndex, StoreError, VectorStore};
+use tokio::sync::Mutex;
 
-use crate::embedder::failure_of;
-use crate::reembedder::{store_error, store_failure};
+use crate::failures::{failure_of, store_failure};
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 
 mod learning;
@@ -32,8 +33,8 @@ use learning::Material;
 
 /// The name of its consumer group.
 pub const NAME: &str = "tuner";
-/// Collections that are tuned at a time: each takes what cores there are.
-const PARALLEL: usize = 1;
+/// Requests that are in work at a time, so that each soon says that it is. Learned is from one after the other.
+const PARALLEL: usize = 4;
 
 /// Tunes collections.
 pub struct Tuner {
@@ -41,6 +42,8 @@ pub struct Tuner {
     keywords: Arc<dyn KeywordIndex>,
     models: Arc<dyn LanguageModels>,
     blobs: Arc<dyn BlobStore>,
+    /// Whoever learns takes what cores there are.
+    learning: Mutex<()>,
 }
 
 /// A tuning that ended, one way or the other.
@@ -54,7 +57,7 @@ impl Tuner {
         models: Arc<dyn LanguageModels>,
         blobs: Arc<dyn BlobStore>,
     ) -> Self {
-        Self { vectors, keywords, models, blobs }
+        Self { vectors, keywords, models, blobs, learning: Mutex::default() }
     }
 
     async fn tune(
@@ -66,8 +69,10 @@ impl Tuner {
         let Some(judgements) = &command.judgements else {
             return Ok(Ok(tuned(command, String::new(), None, 0, Vec::new())));
         };
+        // What is removed from now on is not what is learned from.
+        let at = now_ms();
         let collection = Collection::new(command.namespace.clone(), command.collection.clone());
-        let Some(info) = self.vectors.info(&collection).await.map_err(|error| store_error(&error))? else {
+        let Some(info) = self.vectors.info(&collection).await? else {
             return Ok(Err(store_failure(&StoreError::NoCollection(collection))));
         };
         if info.dimensions > QueryAdapter::MAX_DIMENSIONS {
@@ -79,51 +84,93 @@ impl Tuner {
             Ok(judged) => judged,
             Err(failure) => return Ok(Err(failure)),
         };
+        let judged = learning::answerable(self.vectors.as_ref(), &collection, judged).await?;
+        if judged.len() < JudgedQuestion::MIN {
+            return Ok(Err(too_few(judged.len())));
+        }
+        let begun = CollectionTuning {
+            ingest_id: command.ingest_id,
+            namespace: command.namespace.clone(),
+            collection: command.collection.clone(),
+            queries: count(judged.len()),
+            at,
+        };
+        context.producer.send_one(self.outgoing(IngestEvent::from(begun), &delivery.envelope)?).await?;
+        let _alone = self.learning.lock().await;
         let models = charged_to(&self.models, Account::of(&collection.namespace, Purpose::Search));
         let material = learning::gather(self.vectors.as_ref(), models.as_ref(), &info, judged).await?;
         let questions = material.questions.len();
         if questions < JudgedQuestion::MIN {
             return Ok(Err(too_few(questions)));
         }
-        let begun = CollectionTuning {
-            ingest_id: command.ingest_id,
-            namespace: command.namespace.clone(),
-            collection: command.collection.clone(),
-            queries: count(questions),
-            at: now_ms(),
-        };
-        context.producer.send_one(self.outgoing(IngestEvent::from(begun), &delivery.envelope)?).await?;
         let material = Arc::new(material);
         let gains = proving::gains(self, models, &info, &material).await?;
-        context.got_on(&delivery.position);
         let adapter = match helps(&gains) {
             true => Some(self.keep(material.clone()).await?),
             false => None,
         };
-        Ok(Ok(tuned(command, info.model, adapter, count(questions), gains)))
+        Ok(match self.changed(&info).await? {
+            Some(failure) => Err(failure),
+            None => Ok(tuned(command, info.model, adapter, count(questions), gains)),
+        })
+    }
+
+    /// What became of the collection meanwhile, where it is not what was learned from (`JUDGE-3`).
+    async fn changed(&self, info: &CollectionInfo) -> Result<Option<Failure>, WorkError> {
+        let now = self.vectors.info(&info.collection).await?;
+        Ok(match now {
+            Some(now) if now == *info => None,
+            Some(now) => Some(changed(info, &now.model)),
+            None => Some(store_failure(&StoreError::NoCollection(info.collection.clone()))),
+        })
     }
 
     async fn judgements(&self, blob: &BlobRef) -> Result<Result<Vec<JudgedQuestion>, Failure>, WorkError> {
         let bytes = match self.blobs.get(blob).await {
             Ok(bytes) => bytes,
-            Err(error) if error.retryable() => return Err(WorkError::retry(error.code(), error)),
+            Err(error) if error.retryable() => return Err(error.into()),
             Err(error) => return Ok(Err(Failure::new(error.code(), format!("the judgements can't be read: {error}")))),
         };
-        Ok(serde_json::from_slice(&bytes)
-            .map_err(|error| Failure::new("bad_judgements", format!("the judgements can't be read: {error}"))))
+        let bad = |reason: String| Failure::new("bad_judgements", reason);
+        let judged = match serde_json::from_slice::<Vec<JudgedQuestion>>(&bytes) {
+            Ok(judged) => judged,
+            Err(error) => return Ok(Err(bad(format!("the judgements can't be read: {error}")))),
+        };
+        // The API looks at them before, and whoever writes to the log may not have.
+        Ok(match JudgedQuestion::fault(&judged) {
+            Some(reason) => Err(bad(format!("the judgements can't be learned from: {reason}"))),
+            None => Ok(judged),
+        })
     }
 
     /// Fits a matrix to all questions, and keeps it.
     async fn keep(&self, material: Arc<Material>) -> Result<BlobRef, WorkError> {
         let adapter = material.fit_in_background(|_| true).await?;
         let kept = self.blobs.put_bytes(Bytes::from(adapter.to_bytes()), QueryAdapter::MEDIA_TYPE).await;
-        kept.map_err(|error| WorkError::retry(error.code(), error))
+        kept.map_err(WorkError::from)
     }
 }
 
 /// Whether nDCG@10 is higher, as a mean over the ways of searching.
 fn helps(gains: &[SearchGain]) -> bool {
     gains.iter().map(|gain| gain.ndcg_after - gain.ndcg_before).sum::<f64>() > 0.0
+}
+
+fn changed(info: &CollectionInfo, model: &str) -> Failure {
+    let (what, before) = (info.collection.quoted(), &info.model);
+    Failure::new(
+        "collection_changed",
+        format!("{what} got vectors of {model:?} while those of {before:?} were learned from"),
+    )
+    .with_hint("tune it again")
+}
+
+/// A collection that is gone is no dead letter: the next try says so.
+fn read_error(error: StoreError) -> WorkError {
+    match error {
+        StoreError::NoCollection(_) => WorkError::retry(error.code(), &error),
+        _ => error.into(),
+    }
 }
 
 fn too_few(questions: usize) -> Failure {

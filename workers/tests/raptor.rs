@@ -1,15 +1,9 @@
 //! Summaries above chunks, with the ingester, against a real broker.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use riverrun_knowledge::LanguageModels;
 use riverrun_log::{BlobStore, ObjectStoreBlobs, Schemas};
-use riverrun_models::{
-    ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, FinishReason, ModelError, Reranker, Usage,
-};
 use riverrun_schemas::ingest::{
     Chunk, ChunkEvent, DeleteDocument, IngestCommand, IngestEvent, SubmitDocument, document_id,
 };
@@ -18,81 +12,17 @@ use riverrun_workers::ingester::{Ingester, IngesterConfig};
 use riverrun_workers::runtime::testkit::{Stack, eventually};
 use riverrun_workers::runtime::{self, WorkerHandle};
 use riverrun_workers::tree_builder::TreeBuilder;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+
+mod models;
+
+use models::{ALL, GatedModels};
 
 const SOURCE: &str = "/docs/rivers.txt";
 
-/// Vectors that follow from the text, and summaries of which each waits until it may be written.
-struct GatedModels {
-    gate: Semaphore,
-    summaries: AtomicUsize,
-}
-
-impl GatedModels {
-    fn new(permits: usize) -> Arc<Self> {
-        Arc::new(Self { gate: Semaphore::new(permits), summaries: AtomicUsize::new(0) })
-    }
-
-    fn asked(&self) -> usize {
-        self.summaries.load(Ordering::Relaxed)
-    }
-}
-
-#[async_trait]
-impl LanguageModels for GatedModels {
-    async fn embed(
-        &self,
-        model: Option<&str>,
-        inputs: Vec<String>,
-        _purpose: EmbedPurpose,
-    ) -> Result<EmbedReply, ModelError> {
-        let vector = |text: &String| {
-            let sum: u32 = text.bytes().map(u32::from).sum();
-            vec![(sum % 17) as f32, (sum % 5) as f32, 1.0]
-        };
-        Ok(EmbedReply {
-            model: model.unwrap_or_default().to_owned(),
-            vectors: inputs.iter().map(vector).collect(),
-            dimensions: 3,
-            truncated: 0,
-            usage: Usage::default(),
-        })
-    }
-
-    fn reranker(&self) -> Reranker {
-        Reranker::Off
-    }
-
-    async fn rerank(&self, _query: String, _documents: Vec<String>) -> Result<Vec<f32>, ModelError> {
-        Err(ModelError::Cancelled)
-    }
-
-    async fn chat(
-        &self,
-        _provider: Option<&str>,
-        _request: ChatRequest,
-        _sink: &mut dyn DeltaSink,
-        _cancel: CancellationToken,
-    ) -> Result<ChatReply, ModelError> {
-        let number = self.summaries.fetch_add(1, Ordering::Relaxed);
-        self.gate.acquire().await.unwrap().forget();
-        Ok(ChatReply {
-            text: format!("summary {number}"),
-            tool_calls: Vec::new(),
-            usage: Usage::default(),
-            finish: FinishReason::Stop,
-            model: "scripted".to_owned(),
-        })
-    }
-
-    async fn count_prompt(&self, _provider: Option<&str>, _request: &ChatRequest) -> Result<usize, ModelError> {
-        Err(ModelError::Cancelled)
-    }
-
-    async fn context_tokens(&self, _provider: Option<&str>, _model: &str) -> Result<usize, ModelError> {
-        Err(ModelError::Cancelled)
-    }
+fn by_letters(text: &str) -> Vec<f32> {
+    let sum: u32 = text.bytes().map(u32::from).sum();
+    vec![(sum % 17) as f32, (sum % 5) as f32, 1.0]
 }
 
 struct World {
@@ -178,11 +108,11 @@ fn assert_tree(chunks: &[Chunk]) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn given_a_long_document_when_it_is_ingested_with_raptor_then_summaries_stand_above_its_chunks() {
     let world = World::new().await;
-    let models = GatedModels::new(1_000);
+    let models = GatedModels::summarizing(by_letters, ALL);
     let _builder = world.builder(models.clone());
     world.hand_in(40, "a").await;
     let chunks = world.chunks().await;
-    assert_eq!(assert_tree(&chunks), models.asked());
+    assert_eq!(assert_tree(&chunks), models.calls());
     assert!(chunks.iter().filter(|chunk| chunk.layer > 0).all(|chunk| chunk.text.starts_with("summary ")));
 }
 
@@ -196,25 +126,25 @@ async fn given_a_document_of_few_chunks_when_it_is_ingested_with_raptor_then_nob
 #[tokio::test(flavor = "multi_thread")]
 async fn given_a_kill_half_way_when_it_goes_on_then_at_most_one_summary_is_made_again() {
     let world = World::new().await;
-    let models = GatedModels::new(3);
+    let models = GatedModels::summarizing(by_letters, 3);
     let builder = world.builder(models.clone());
     world.hand_in(40, "a").await;
-    eventually("the fourth summary", || async { (models.asked() >= 4).then_some(()) }).await;
+    eventually("the fourth summary", || async { (models.calls() >= 4).then_some(()) }).await;
     builder.kill();
-    let rest = GatedModels::new(1_000);
+    let rest = GatedModels::summarizing(by_letters, ALL);
     let _builder = world.builder(rest.clone());
     let summaries = assert_tree(&world.chunks().await);
-    let written = 3 + rest.asked();
+    let written = 3 + rest.calls();
     assert!((summaries..=summaries + 1).contains(&written), "{written} for {summaries}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn given_a_removal_meanwhile_when_the_next_step_comes_then_the_request_ends_and_no_chunk_goes_on() {
     let world = World::new().await;
-    let models = GatedModels::new(1);
+    let models = GatedModels::summarizing(by_letters, 1);
     let _builder = world.builder(models.clone());
     let ingest_id = world.hand_in(40, "a").await;
-    eventually("the second summary", || async { (models.asked() >= 2).then_some(()) }).await;
+    eventually("the second summary", || async { (models.calls() >= 2).then_some(()) }).await;
     let delete = DeleteDocument {
         document_id: document_id(&world.notes, SOURCE),
         ingest_id: IngestId::derive(&["delete"]),
@@ -229,7 +159,7 @@ async fn given_a_removal_meanwhile_when_the_next_step_comes_then_the_request_end
         events.iter().any(|event| matches!(event, IngestEvent::DocumentWithdrawn(_))).then_some(())
     })
     .await;
-    models.gate.add_permits(1_000);
+    models.open();
     let failed = eventually("the end of the request", || async {
         world.stack.events::<IngestEvent>().await.into_iter().find_map(|event| match event {
             IngestEvent::DocumentFailed(failed) if failed.ingest_id == ingest_id => Some(failed),

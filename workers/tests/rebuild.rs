@@ -3,11 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_trait::async_trait;
-use riverrun_knowledge::LanguageModels;
-use riverrun_models::{ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, ModelError, Reranker, Usage};
 use riverrun_schemas::ingest::{
     Chunk, ChunkEvent, ChunksEmbedded, ChunksReady, CollectionRebuilt, CollectionReembedded, DocumentIndexed,
     EmbeddedChunk, EmbeddingEvent, EmbeddingsWithdrawn, IngestCommand, IngestEvent, RebuildCollection,
@@ -20,80 +16,20 @@ use riverrun_workers::indexer::Indexer;
 use riverrun_workers::rebuilder::Rebuilder;
 use riverrun_workers::runtime::testkit::{Stack, eventually};
 use riverrun_workers::runtime::{self, WorkerHandle};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 #[path = "rebuild/meanwhile.rs"]
 mod meanwhile;
+mod models;
 #[path = "rebuild/torn.rs"]
 mod torn;
+
+use models::{ALL, GatedModels, by_length};
 
 const OLD: &str = "old";
 const NEW: &str = "new";
 /// Chunks of a batch.
 const BATCH: i32 = 3;
-
-/// Vectors of three numbers; a batch waits until it may go on.
-struct GatedModels {
-    gate: Semaphore,
-    calls: AtomicUsize,
-}
-
-impl GatedModels {
-    fn new(permits: usize) -> Arc<Self> {
-        Arc::new(Self { gate: Semaphore::new(permits), calls: AtomicUsize::new(0) })
-    }
-
-    fn calls(&self) -> usize {
-        self.calls.load(Ordering::Relaxed)
-    }
-}
-
-#[async_trait]
-impl LanguageModels for GatedModels {
-    async fn embed(
-        &self,
-        model: Option<&str>,
-        inputs: Vec<String>,
-        _purpose: EmbedPurpose,
-    ) -> Result<EmbedReply, ModelError> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        self.gate.acquire().await.unwrap().forget();
-        Ok(EmbedReply {
-            model: model.unwrap().to_owned(),
-            vectors: inputs.iter().map(|text| vec![1.0, text.len() as f32, 0.5]).collect(),
-            dimensions: 3,
-            truncated: 0,
-            usage: Usage::default(),
-        })
-    }
-
-    fn reranker(&self) -> Reranker {
-        Reranker::Off
-    }
-
-    async fn rerank(&self, _query: String, _documents: Vec<String>) -> Result<Vec<f32>, ModelError> {
-        Err(ModelError::Cancelled)
-    }
-
-    async fn chat(
-        &self,
-        _provider: Option<&str>,
-        _request: ChatRequest,
-        _sink: &mut dyn DeltaSink,
-        _cancel: CancellationToken,
-    ) -> Result<ChatReply, ModelError> {
-        Err(ModelError::Cancelled)
-    }
-
-    async fn count_prompt(&self, _provider: Option<&str>, _request: &ChatRequest) -> Result<usize, ModelError> {
-        Err(ModelError::Cancelled)
-    }
-
-    async fn context_tokens(&self, _provider: Option<&str>, _model: &str) -> Result<usize, ModelError> {
-        Err(ModelError::Cancelled)
-    }
-}
 
 /// The log and the folder: what stays when a process ends.
 struct World {
@@ -249,7 +185,7 @@ impl World {
 
     /// Three documents, of which one has a second version.
     async fn with_documents(&self) -> Process {
-        let process = self.start(GatedModels::new(0));
+        let process = self.start(GatedModels::embedding(by_length, 0));
         for name in ["a", "b", "c"] {
             self.index_version(name, "v1", 5, OLD).await;
         }
@@ -324,7 +260,7 @@ async fn given_indexes_that_are_gone_when_asked_then_all_is_there_again_and_no_m
         for kind in lost {
             std::fs::remove_dir_all(world.index(kind)).unwrap();
         }
-        let models = GatedModels::new(0);
+        let models = GatedModels::embedding(by_length, 0);
         let process = world.start(models.clone());
         let done = world.end(world.ask(&round.to_string(), false).await).await;
         let written = |kind: &str| if lost.contains(&kind) { 17 } else { 0 };
@@ -365,7 +301,7 @@ async fn given_files_of_an_index_that_are_garbage_when_asked_then_nothing_panics
             let length = std::fs::metadata(&file).unwrap().len() as usize;
             let content = if damage == "cut" { Vec::new() } else { vec![0xa5; length.max(16)] };
             std::fs::write(&file, content).unwrap();
-            let process = world.start(GatedModels::new(0));
+            let process = world.start(GatedModels::embedding(by_length, 0));
             round += 1;
             world.end(world.ask(&round.to_string(), false).await).await;
             process.holds(&world, WHOLE).await;
@@ -384,7 +320,7 @@ async fn given_files_of_an_index_that_are_garbage_when_asked_then_nothing_panics
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x55;
     std::fs::write(&segment, bytes).unwrap();
-    let process = world.start(GatedModels::new(0));
+    let process = world.start(GatedModels::embedding(by_length, 0));
     let done = world.end(world.ask("flipped", false).await).await;
     assert_eq!((done.keywords, done.vectors), (17, 0));
     process.holds(&world, WHOLE).await;
@@ -394,7 +330,7 @@ async fn given_files_of_an_index_that_are_garbage_when_asked_then_nothing_panics
 #[tokio::test(flavor = "multi_thread")]
 async fn given_embeddings_that_are_not_on_the_log_then_chunks_are_embedded_anew_and_what_is_nowhere_is_named() {
     let world = World::new().await;
-    let models = GatedModels::new(1_000);
+    let models = GatedModels::embedding(by_length, ALL);
     let process = world.start(models.clone());
     world.index_version("a", "v1", 5, OLD).await;
     // Two documents whose vectors fell off the log, one of them with its chunks.
@@ -447,7 +383,7 @@ async fn given_embeddings_that_are_not_on_the_log_then_chunks_are_embedded_anew_
 #[tokio::test(flavor = "multi_thread")]
 async fn given_a_collection_that_nobody_ever_heard_of_when_asked_then_nothing_is_made_and_it_ends() {
     let world = World::new().await;
-    let process = world.start(GatedModels::new(0));
+    let process = world.start(GatedModels::embedding(by_length, 0));
     let done = world.end(world.ask("nothing", false).await).await;
     assert_eq!((done.documents, done.vectors, done.missing, done.embed_model.as_str()), (0, 0, 0, ""));
     assert_eq!(process.vectors.info(&world.notes).await.unwrap(), None);

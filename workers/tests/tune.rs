@@ -3,13 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use riverrun_knowledge::LanguageModels;
 use riverrun_knowledge::retrieval::{JudgedQuestion, QueryAdapter};
 use riverrun_log::{BlobStore, ObjectStoreBlobs};
-use riverrun_models::{ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, ModelError, Reranker, Usage};
 use riverrun_schemas::ingest::{CollectionTuned, IngestCommand, IngestEvent, TuneCollection};
-use riverrun_schemas::{BlobRef, ChunkId, Collection, DocumentId, IngestId, now_ms};
+use riverrun_schemas::{BlobRef, ChunkId, Collection, DocumentId, IngestId, Topic, now_ms};
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
 use riverrun_stores::{StoredChunk, VectorPoint, VectorStore};
@@ -17,6 +14,10 @@ use riverrun_workers::runtime::testkit::{Stack, eventually};
 use riverrun_workers::runtime::{self, WorkerHandle};
 use riverrun_workers::tuner::Tuner;
 use tokio_util::sync::CancellationToken;
+
+mod models;
+
+use models::{ALL, GatedModels};
 
 const DIMENSIONS: usize = 8;
 const MODEL: &str = "seeded";
@@ -39,82 +40,48 @@ fn turned(vector: &[f32]) -> Vec<f32> {
 }
 
 /// A question is a number, from which its vector follows.
-struct Seeded;
-
-#[async_trait]
-impl LanguageModels for Seeded {
-    async fn embed(&self, model: Option<&str>, inputs: Vec<String>, _: EmbedPurpose) -> Result<EmbedReply, ModelError> {
-        Ok(EmbedReply {
-            model: model.unwrap().to_owned(),
-            vectors: inputs.iter().map(|text| vector(text.parse().unwrap())).collect(),
-            dimensions: DIMENSIONS,
-            truncated: 0,
-            usage: Usage::default(),
-        })
-    }
-
-    fn reranker(&self) -> Reranker {
-        Reranker::Off
-    }
-
-    async fn rerank(&self, _query: String, _documents: Vec<String>) -> Result<Vec<f32>, ModelError> {
-        Err(ModelError::Cancelled)
-    }
-
-    async fn chat(
-        &self,
-        _provider: Option<&str>,
-        _request: ChatRequest,
-        _sink: &mut dyn DeltaSink,
-        _cancel: CancellationToken,
-    ) -> Result<ChatReply, ModelError> {
-        Err(ModelError::Cancelled)
-    }
-
-    async fn count_prompt(&self, _provider: Option<&str>, _request: &ChatRequest) -> Result<usize, ModelError> {
-        Err(ModelError::Cancelled)
-    }
-
-    async fn context_tokens(&self, _provider: Option<&str>, _model: &str) -> Result<usize, ModelError> {
-        Err(ModelError::Cancelled)
-    }
+fn by_number(text: &str) -> Vec<f32> {
+    vector(text.parse().unwrap())
 }
 
 struct World {
     stack: Stack,
     vectors: Arc<EdgeVectors>,
+    keywords: Arc<TantivyIndex>,
     blobs: Arc<dyn BlobStore>,
     notes: Collection,
-    _worker: (WorkerHandle, CancellationToken),
     _folder: tempfile::TempDir,
 }
 
 impl World {
-    /// A collection of documents whose vectors follow from their numbers.
+    /// A collection of documents whose vectors follow from their numbers, and who tunes it; it ends with the runtime.
     async fn new(placed: impl Fn(Vec<f32>) -> Vec<f32>) -> Self {
+        let world = Self::without_tuner(placed).await;
+        world.tuner(GatedModels::embedding(by_number, ALL));
+        world
+    }
+
+    async fn without_tuner(placed: impl Fn(Vec<f32>) -> Vec<f32>) -> Self {
         let (stack, folder) = (Stack::start().await, tempfile::tempdir().unwrap());
         let vectors = Arc::new(EdgeVectors::open(EdgeConfig::at(folder.path().join("vectors"))).unwrap());
         let keywords = TantivyIndex::open(TantivyConfig::at(folder.path().join("keywords"))).unwrap();
         let blobs: Arc<dyn BlobStore> = Arc::new(ObjectStoreBlobs::local(&folder.path().join("blobs")).unwrap());
         let notes = Collection::new("default".parse().unwrap(), "notes".parse().unwrap());
-        let points = (0..DOCUMENTS)
-            .map(|document| VectorPoint { chunk: chunk(document), vector: placed(vector(document as u64)) });
-        vectors.ensure(&notes, DIMENSIONS, MODEL).await.unwrap();
-        vectors.upsert(&notes, points.collect()).await.unwrap();
-        vectors.flush(&notes).await.unwrap();
-        let stop = CancellationToken::new();
-        let tuner = Tuner::new(vectors.clone(), Arc::new(keywords), Arc::new(Seeded), blobs.clone());
-        let worker = (runtime::spawn(tuner, stack.config(), stop.clone()), stop);
-        Self { stack, vectors, blobs, notes, _worker: worker, _folder: folder }
+        write(&*vectors, &notes, MODEL, placed).await;
+        Self { stack, vectors, keywords: Arc::new(keywords), blobs, notes, _folder: folder }
     }
 
-    /// Judgements by which the document of the same number is what each question looks for.
+    fn tuner(&self, models: Arc<GatedModels>) -> WorkerHandle {
+        let tuner = Tuner::new(self.vectors.clone(), self.keywords.clone(), models, self.blobs.clone());
+        runtime::spawn(tuner, self.stack.config(), CancellationToken::new())
+    }
+
     async fn judged(&self, questions: usize) -> Option<BlobRef> {
-        let question = |number: usize| JudgedQuestion {
-            query: number.to_string(),
-            documents: BTreeMap::from([(document(number), 2.0), (document(number + 1), 0.0)]),
-        };
-        self.put(serde_json::to_vec(&(0..questions).map(question).collect::<Vec<_>>()).unwrap()).await
+        self.keep((0..questions).map(judged)).await
+    }
+
+    async fn keep(&self, judged: impl Iterator<Item = JudgedQuestion>) -> Option<BlobRef> {
+        self.put(serde_json::to_vec(&judged.collect::<Vec<_>>()).unwrap()).await
     }
 
     async fn put(&self, bytes: Vec<u8>) -> Option<BlobRef> {
@@ -127,6 +94,10 @@ impl World {
         let Collection { namespace, name } = collection.clone();
         let command = TuneCollection { ingest_id, namespace, collection: name, judgements, at: now_ms() };
         self.stack.send(&[IngestCommand::from(command)]).await;
+        self.end(ingest_id).await
+    }
+
+    async fn end(&self, ingest_id: IngestId) -> IngestEvent {
         eventually("the end", || async {
             self.stack.events::<IngestEvent>().await.into_iter().find(|event| match event {
                 IngestEvent::CollectionTuned(e) => e.ingest_id == ingest_id,
@@ -150,6 +121,20 @@ impl World {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// Writes the documents; those who look for them by the vectors of their numbers find them where they are `placed`.
+async fn write(vectors: &dyn VectorStore, collection: &Collection, model: &str, placed: impl Fn(Vec<f32>) -> Vec<f32>) {
+    let point = |number: usize| VectorPoint { chunk: chunk(number), vector: placed(vector(number as u64)) };
+    vectors.ensure(collection, DIMENSIONS, model).await.unwrap();
+    vectors.upsert(collection, (0..DOCUMENTS).map(point).collect()).await.unwrap();
+    vectors.flush(collection).await.unwrap();
+}
+
+/// A question that looks for the document of its number.
+fn judged(number: usize) -> JudgedQuestion {
+    let documents = BTreeMap::from([(document(number), 2.0), (document(number + 1), 0.0)]);
+    JudgedQuestion { query: number.to_string(), documents }
 }
 
 fn document(number: usize) -> DocumentId {
@@ -200,8 +185,10 @@ async fn given_questions_that_point_aside_when_a_collection_is_tuned_then_others
         first += usize::from(hits.iter().any(|hit| hit.chunk.document_id == document(new)));
     }
     assert!(first > 10, "{first} of 20");
-    // TUNE-2.
-    assert_eq!(world.tuned("b", judgements).await.adapter, tuned.adapter);
+    // JUDGE-2.
+    let backwards = world.keep((0..40).rev().map(judged)).await;
+    assert_ne!(backwards, judgements);
+    assert_eq!(world.tuned("b", backwards).await.adapter, tuned.adapter);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -226,9 +213,59 @@ async fn given_judgements_that_say_too_little_or_are_none_when_a_collection_is_t
     let gone = BlobRef { sha256: "0".repeat(64), size_bytes: 1, media_type: "application/json".to_owned() };
     assert_eq!(world.code("gone", &world.notes, Some(gone)).await, "blob_not_found");
     // Those that a document which isn't here is relevant to say nothing.
-    let strange: Vec<JudgedQuestion> = (0..20)
-        .map(|number| JudgedQuestion { query: number.to_string(), documents: BTreeMap::from([(document(1_000), 1.0)]) })
-        .collect();
-    let strange = world.put(serde_json::to_vec(&strange).unwrap()).await;
+    let all = |documents: &[(usize, f64)]| {
+        let documents: BTreeMap<DocumentId, f64> =
+            documents.iter().map(|(number, grade)| (document(*number), *grade)).collect();
+        (0..20).map(move |number| JudgedQuestion { query: number.to_string(), documents: documents.clone() })
+    };
+    let strange = world.keep(all(&[(1_000, 1.0)])).await;
     assert_eq!(world.code("strange", &world.notes, strange).await, "too_few_judgements");
+    let nothing = world.keep(all(&[(1, 0.0), (2, 0.0)])).await;
+    assert_eq!(world.code("nothing", &world.notes, nothing).await, "too_few_judgements");
+    // Whoever writes to the log has not asked the API, which refuses these.
+    let endless = world.keep(all(&[(1, 1e300)])).await;
+    assert_eq!(world.code("endless", &world.notes, endless).await, "bad_judgements");
+    let twice = world.keep((0..20).map(judged).chain([judged(3)])).await;
+    assert_eq!(world.code("twice", &world.notes, twice).await, "bad_judgements");
+    assert!(world.stack.letters(Topic::IngestCommands).await.is_empty(), "all of it is said, and nothing is left over");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_collection_that_changes_while_it_is_learned_from_when_that_ends_then_it_is_not_searched_so() {
+    for code in ["collection_not_found", "collection_changed"] {
+        let world = World::without_tuner(|vector| turned(&vector)).await;
+        let models = GatedModels::embedding(by_number, 0);
+        world.tuner(models.clone());
+        let judgements = world.judged(20).await;
+        let meanwhile = async {
+            eventually("the questions at the model", || async { (models.calls() > 0).then_some(()) }).await;
+            if code == "collection_not_found" {
+                world.vectors.drop_collection(&world.notes).await.unwrap();
+            } else {
+                let shadows = world.vectors.shadows().unwrap();
+                write(&*shadows, &world.notes, "another", |vector| turned(&vector)).await;
+                world.vectors.swap(&world.notes).await.unwrap();
+            }
+            models.open();
+        };
+        let (ended, ()) = tokio::join!(world.code("a", &world.notes, judgements), meanwhile);
+        assert_eq!(ended, code);
+        assert!(world.stack.letters(Topic::IngestCommands).await.is_empty(), "{code}: that is no dead letter");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_kill_while_it_is_learned_when_it_comes_again_then_it_ends_as_without() {
+    let world = World::without_tuner(|vector| turned(&vector)).await;
+    let models = GatedModels::embedding(by_number, 0);
+    let worker = world.tuner(models.clone());
+    let judgements = world.judged(20).await;
+    let meanwhile = async {
+        eventually("the questions at the model", || async { (models.calls() > 0).then_some(()) }).await;
+        worker.kill();
+        world.tuner(GatedModels::embedding(by_number, ALL));
+    };
+    let (tuned, ()) = tokio::join!(world.tuned("a", judgements.clone()), meanwhile);
+    assert!(tuned.adapter.is_some() && tuned.queries == 20, "{tuned:?}");
+    assert_eq!(world.tuned("b", judgements).await.adapter, tuned.adapter);
 }

@@ -146,12 +146,13 @@ impl TokenFile {
         }))
     }
 
-    /// Makes a token and keeps its hash; the token itself is returned and nowhere else.
+    /// Makes a token and keeps its hash; the token itself is returned and nowhere else. What others changed since the file was read stays.
     ///
     /// # Errors
     /// When the name can't be one or is taken, or the file can't be written.
     pub fn create(&mut self, grant: Grant) -> Result<(TokenEntry, String), TokenFileError> {
         check_name(&grant.name)?;
+        let _turn = self.turn()?;
         if self.entries().any(|entry| entry.name == grant.name) {
             return Err(TokenFileError::Taken(grant.name));
         }
@@ -173,25 +174,39 @@ impl TokenFile {
     }
 
     /// Forgets a token: who presents it is refused from then on. The file stays, also without any token, because with it
-    /// tokens are asked for.
+    /// tokens are asked for. What others changed since it was read stays.
     ///
     /// # Errors
     /// When there is none of that name, or the file can't be written.
     pub fn revoke(&mut self, name: &str) -> Result<TokenEntry, TokenFileError> {
-        let place = self.entries().position(|entry| entry.name == name);
-        let place = place.ok_or_else(|| TokenFileError::Unknown(name.chars().take(80).collect()))?;
+        let unknown = || TokenFileError::Unknown(name.chars().take(80).collect());
+        if !self.path.exists() {
+            return Err(unknown());
+        }
+        let _turn = self.turn()?;
+        let place = self.entries().position(|entry| entry.name == name).ok_or_else(unknown)?;
         let revoked = self.content.tokens.remove(place);
         self.write()?;
         Ok(revoked.entry)
+    }
+
+    /// Waits until nobody else changes the file, and reads it as it is then: otherwise a token that was revoked meanwhile would be written
+    /// back. Who waits goes on when the answer is dropped. A file beside it is locked, since each change puts another one in its place.
+    fn turn(&mut self) -> Result<fs::File, TokenFileError> {
+        let path = self.path.with_extension("json.lock");
+        let failed = |source| TokenFileError::Io { doing: "locking", path: path.clone(), source };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let turn = open_private(&path).and_then(|file| file.lock().map(|()| file)).map_err(failed)?;
+        *self = Self::read(&self.path)?;
+        Ok(turn)
     }
 
     /// In one piece, and readable by its owner only.
     fn write(&self) -> Result<(), TokenFileError> {
         let failed = |source| TokenFileError::Io { doing: "writing", path: self.path.clone(), source };
         let text = serde_json::to_vec_pretty(&self.content).map_err(|error| failed(io::Error::other(error)))?;
-        if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(failed)?;
-        }
         let draft = self.path.with_extension(format!("json.{}", std::process::id()));
         let written = open_private(&draft).and_then(|mut file| {
             file.write_all(&text)?;
@@ -252,6 +267,29 @@ mod tests {
         file.revoke("ann").unwrap();
         let file = TokenFile::read(&path).unwrap();
         assert!(file.tokens().find(&token).is_none() && path.is_file());
+    }
+
+    #[test]
+    fn given_others_who_change_the_file_meanwhile_when_it_is_changed_then_what_they_did_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data").join(FILE_NAME);
+        let names =
+            || -> Vec<String> { TokenFile::read(&path).unwrap().entries().map(|entry| entry.name.clone()).collect() };
+        TokenFile::read(&path).unwrap().create(reader("ann")).unwrap();
+        let (mut one, mut other) = (TokenFile::read(&path).unwrap(), TokenFile::read(&path).unwrap());
+        one.revoke("ann").unwrap();
+        other.create(reader("bob")).unwrap();
+        assert_eq!(names(), ["bob"], "what was revoked does not come back");
+        assert!(matches!(one.create(reader("bob")), Err(TokenFileError::Taken(_))));
+        std::thread::scope(|threads| {
+            for number in 0..8 {
+                let path = &path;
+                threads.spawn(move || {
+                    TokenFile::read(path).unwrap().create(reader(&format!("token-{number}"))).unwrap();
+                });
+            }
+        });
+        assert_eq!(names().len(), 9, "{:?}", names());
     }
 
     #[cfg(unix)]

@@ -48,6 +48,21 @@ impl Work {
         }
     }
 
+    /// Waits for it and answers with what is known then.
+    pub(super) async fn outcome<V: Serialize, F>(
+        &self,
+        id: IngestId,
+        is_over: impl Fn(&V) -> bool,
+        look: impl FnMut() -> F,
+    ) -> Result<Response, ApiError>
+    where
+        F: Future<Output = Result<Option<V>, StoreError>>,
+    {
+        let view = self.wait(id, &is_over, look).await?;
+        let is_over = is_over(&view);
+        Ok(self.answer(id, view, is_over))
+    }
+
     /// 200 with what came of it, or 202 with where it can be looked at.
     pub(super) fn answer<V: Serialize>(&self, id: IngestId, view: V, is_over: bool) -> Response {
         if is_over {

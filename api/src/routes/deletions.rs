@@ -14,6 +14,7 @@ use utoipa_axum::routes;
 
 use super::awaited::Work;
 use super::documents::unknown;
+use crate::accept::COMPONENT;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, NamespaceQuery, Query, id};
 use crate::state::AppState;
@@ -26,7 +27,6 @@ const DELETION: Work = Work {
     patience: Duration::from_secs(30),
     first_word: Duration::from_secs(30),
 };
-const COMPONENT: &str = "api";
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(delete_document)).routes(routes!(delete_collection)).routes(routes!(show))

@@ -83,6 +83,7 @@ fn status_of(code: &str) -> StatusCode {
     match code {
         "file_not_found" | "tool_not_found" => StatusCode::NOT_FOUND,
         "registry_unreachable" => StatusCode::SERVICE_UNAVAILABLE,
+        "work_broke_off" => StatusCode::INTERNAL_SERVER_ERROR,
         "stale_proposal" | "nothing_to_undo" | "not_imported" => StatusCode::CONFLICT,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     }

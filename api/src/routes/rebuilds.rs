@@ -13,6 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::awaited::Work;
+use crate::accept::COMPONENT;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, id};
 use crate::state::AppState;
@@ -25,7 +26,6 @@ const REBUILD: Work = Work {
     patience: Duration::from_secs(10),
     first_word: Duration::from_secs(60),
 };
-const COMPONENT: &str = "api";
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(rebuild)).routes(routes!(show))
@@ -58,9 +58,7 @@ async fn rebuild(
         let command = RebuildCollection { ingest_id, namespace, collection: name, afresh, at: now_ms() };
         state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
     }
-    let view = REBUILD.wait(ingest_id, RebuildView::ended, || rebuilds::rebuild(&state.parts().sql, ingest_id)).await?;
-    let is_over = view.ended();
-    Ok(REBUILD.answer(ingest_id, view, is_over))
+    REBUILD.outcome(ingest_id, RebuildView::ended, || rebuilds::rebuild(&state.parts().sql, ingest_id)).await
 }
 
 /// What neither the read model nor an index knows is no collection.

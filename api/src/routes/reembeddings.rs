@@ -13,6 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::awaited::Work;
+use crate::accept::COMPONENT;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, id};
 use crate::state::AppState;
@@ -27,7 +28,6 @@ const REEMBEDDING: Work = Work {
 };
 /// Longest name of a model, in bytes.
 const MAX_MODEL: usize = 200;
-const COMPONENT: &str = "api";
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(reembed)).routes(routes!(show))
@@ -71,11 +71,7 @@ async fn reembed(
         let command = ReembedCollection { ingest_id, namespace, collection: name, embed_model, at: now_ms() };
         state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
     }
-    let view = REEMBEDDING
-        .wait(ingest_id, ReembeddingView::ended, || reembeddings::reembedding(&state.parts().sql, ingest_id))
-        .await?;
-    let is_over = view.ended();
-    Ok(REEMBEDDING.answer(ingest_id, view, is_over))
+    REEMBEDDING.outcome(ingest_id, ReembeddingView::ended, || reembeddings::reembedding(sql, ingest_id)).await
 }
 
 /// Where a request is.

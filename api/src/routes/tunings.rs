@@ -8,6 +8,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::retrieval::JudgedQuestion;
+use riverrun_log::blobs::sha256_hex;
 use riverrun_schemas::ingest::{IngestCommand, TuneCollection};
 use riverrun_schemas::{BlobRef, Collection, CollectionName, DocumentId, IngestId, counted, now_ms};
 use riverrun_stores::StoreError;
@@ -16,20 +17,16 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::awaited::Work;
+use crate::accept::{COMPONENT, key_conflict};
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, id};
+use crate::reservations::Reserved;
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{JudgementBody, Problem, TuneBody, TuningView};
 
-const TUNING: Work = Work {
-    name: "tuning",
-    place: "/tunings",
-    patience: Duration::from_secs(10),
-    // Questions are embedded and searched for before the first word.
-    first_word: Duration::from_secs(120),
-};
-const COMPONENT: &str = "api";
+const TUNING: Work =
+    Work { name: "tuning", place: "/tunings", patience: Duration::from_secs(10), first_word: Duration::from_secs(60) };
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(tune)).routes(routes!(show))
@@ -54,26 +51,57 @@ async fn tune(
     let name = checks.take("collection", name.parse::<CollectionName>());
     check(&mut checks, &body);
     let collection = Collection::new(namespace, checks.finish_with(name)?);
-    let tuning_id = match key.0.as_deref() {
-        Some(key) => IngestId::derive(&["tune", key, &collection.physical_name()]),
-        None => IngestId::new(),
-    };
+    // Where searches are to be as without, there are none.
+    let judgements = serde_json::to_vec(&body.judgements).map_err(|error| ApiError::internal(error.to_string()))?;
+    let tuning_id = key.0.as_deref().map_or_else(IngestId::new, |key| id_of(key, &collection, &judgements));
     let sql = &state.parts().sql;
     if tunings::tuning(sql, tuning_id).await?.is_none() {
         if documents::collection(sql, &collection).await?.is_none() {
             return Err(StoreError::NoCollection(collection).into());
         }
-        let judgements = match body.off {
-            Some(true) => None,
-            Some(false) | None => Some(kept(&state, &collection, &body.judgements).await?),
-        };
-        let Collection { namespace, name } = collection;
-        let command = TuneCollection { ingest_id: tuning_id, namespace, collection: name, judgements, at: now_ms() };
-        state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
+        match key.0.as_deref() {
+            Some(key) => begin_once(&state, key, &judgements, tuning_id, collection, &body).await?,
+            None => begin(&state, tuning_id, collection, &body).await?,
+        }
     }
-    let view = TUNING.wait(tuning_id, TuningView::ended, || tunings::tuning(&state.parts().sql, tuning_id)).await?;
-    let is_over = view.ended();
-    Ok(TUNING.answer(tuning_id, view, is_over))
+    TUNING.outcome(tuning_id, TuningView::ended, || tunings::tuning(sql, tuning_id)).await
+}
+
+/// The request of a key: the same judgements are the same one, also after a restart.
+fn id_of(key: &str, collection: &Collection, judgements: &[u8]) -> IngestId {
+    IngestId::derive(&["tune", key, &collection.physical_name(), &sha256_hex(judgements)])
+}
+
+/// Puts the command on the log, unless a request with the key is on its way. One with other judgements is refused, also where the answer
+/// to the first is not kept.
+async fn begin_once(
+    state: &AppState,
+    key: &str,
+    judgements: &[u8],
+    tuning_id: IngestId,
+    collection: Collection,
+    body: &TuneBody,
+) -> Result<(), ApiError> {
+    let place = IngestId::derive(&["tune", key, &collection.physical_name()]).to_string();
+    match state.reservations().reserve(&place, judgements) {
+        Reserved::Other => Err(key_conflict(key, "tuning")),
+        Reserved::Same => Ok(()),
+        Reserved::New => {
+            let begun = begin(state, tuning_id, collection, body).await;
+            begun.inspect_err(|_| state.reservations().release(&place))
+        }
+    }
+}
+
+async fn begin(state: &AppState, tuning_id: IngestId, collection: Collection, body: &TuneBody) -> Result<(), ApiError> {
+    let judgements = match body.off {
+        Some(true) => None,
+        Some(false) | None => Some(kept(state, &collection, &body.judgements).await?),
+    };
+    let Collection { namespace, name } = collection;
+    let command = TuneCollection { ingest_id: tuning_id, namespace, collection: name, judgements, at: now_ms() };
+    state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
+    Ok(())
 }
 
 /// Where a request is.
@@ -142,4 +170,22 @@ fn question(judgement: &JudgementBody, known: &HashMap<String, DocumentId>) -> J
         *kept = kept.max(grade);
     });
     JudgedQuestion { query: judgement.query.trim().to_owned(), documents }
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_schemas::Namespace;
+
+    use super::*;
+
+    #[test]
+    fn given_a_key_when_a_request_is_named_then_it_follows_from_key_collection_and_judgements() {
+        let notes = Collection::new(Namespace::default(), "notes".parse().unwrap());
+        let others = Collection::new(Namespace::default(), "others".parse().unwrap());
+        let first = id_of("k", &notes, b"[1]");
+        assert_eq!(id_of("k", &notes, b"[1]"), first);
+        for other in [id_of("l", &notes, b"[1]"), id_of("k", &others, b"[1]"), id_of("k", &notes, b"[2]")] {
+            assert_ne!(other, first);
+        }
+    }
 }

@@ -140,3 +140,24 @@ fn given_what_can_not_be_learned_from_when_a_collection_is_to_be_tuned_then_it_i
         assert_eq!(found["tuned"], Value::Null, "{found}");
     });
 }
+
+#[test]
+fn given_a_key_of_a_tuning_when_it_comes_with_other_judgements_then_it_is_a_conflict_and_the_same_ones_are_one_request()
+{
+    test(async |api| {
+        notes(api, "keyed-tuning").await;
+        let (path, key) = ("/collections/keyed-tuning/tune", [("idempotency-key", "judged")]);
+        let first = api.post_with(path, json!({"judgements": judgements(str::to_owned)}), &key).await;
+        assert!(matches!(first.status, 200 | 202), "{} {}", first.status, first.body);
+        // Answers are kept by the namespace that a body names: what names it is no repeat to them, and the request itself has to tell.
+        let named = |judgements: Value| json!({"judgements": judgements, "namespace": "default"});
+        let others = judgements(|thing| format!("{thing} again"));
+        for body in [named(others), json!({"off": true, "namespace": "default"})] {
+            let refused = api.post_with(path, body, &key).await;
+            assert_eq!(problem(&refused, &[409])["code"], "idempotency_key_reused");
+        }
+        let same = api.post_with(path, named(judgements(str::to_owned)), &key).await;
+        assert_eq!(same.body["tuning_id"], first.body["tuning_id"], "{}", same.body);
+        assert_eq!(ended(api, &same.body).await["status"], "done");
+    });
+}

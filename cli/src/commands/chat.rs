@@ -14,7 +14,8 @@ use crate::args::ChatArgs;
 use crate::client::SseEvent;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
-use crate::output::{Output, print_piece, tell};
+use crate::input;
+use crate::output::{Output, print_piece, reader_gone, tell};
 
 #[derive(Deserialize)]
 struct Delta {
@@ -35,7 +36,7 @@ pub async fn run(connection: &Connection, args: ChatArgs, output: Output) -> Res
 
 async fn talk(connection: &Connection, args: ChatArgs, output: Output) -> Result<(), CliError> {
     let body = ChatBody {
-        messages: vec![ChatMessage { role: "user".to_owned(), content: with_files(args.prompt, &args.files)? }],
+        messages: vec![ChatMessage { role: "user".to_owned(), content: with_files(args.prompt, &args.files).await? }],
         provider: args.provider,
         model: args.model,
         temperature: args.temperature,
@@ -50,11 +51,13 @@ async fn talk(connection: &Connection, args: ChatArgs, output: Output) -> Result
         }
         return Ok(());
     }
-    let done: ChatDone =
-        stream(connection, "/chat", serde_json::to_value(&body).map_err(std::io::Error::other)?, &mut |piece| {
-            print_piece(piece)
-        })
-        .await?;
+    let body = serde_json::to_value(&body).map_err(std::io::Error::other)?;
+    let mut on_delta = print_piece;
+    let done = tokio::select! {
+        done = stream::<ChatDone>(connection, "/chat", body, &mut on_delta) => done?,
+        // Nobody hears the rest: the model need not go on.
+        () = reader_gone() => return Ok(()),
+    };
     print_piece("\n")?;
     tell(&closing(&done));
     Ok(())
@@ -74,18 +77,15 @@ fn closing(done: &ChatDone) -> String {
 }
 
 /// What is said behind the texts of files, each under its name.
-fn with_files(prompt: String, files: &[PathBuf]) -> Result<String, CliError> {
+async fn with_files(prompt: String, files: &[PathBuf]) -> Result<String, CliError> {
     let mut said = String::new();
     for path in files {
         let refused = |reason: String| {
             CliError::new(Exit::Refused, format!("{} can't be attached: {reason}", path.display()))
                 .hint("attach text of at most 256 KiB; larger documents are ingested and asked with `riverrun rag ask`")
         };
-        let size = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?.len();
-        if size + said.len() as u64 > MAX_PROMPT {
-            return Err(refused(format!("it has {size} bytes")));
-        }
-        let bytes = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+        let left = MAX_PROMPT.saturating_sub(said.len() as u64);
+        let bytes = input::read(path, left).await.map_err(refused)?;
         let text = String::from_utf8(bytes).map_err(|_| refused("it is no UTF-8 text".to_owned()))?;
         said.push_str(&format!("File {}:\n```\n{}\n```\n\n", path.display(), text.trim_end()));
     }
@@ -135,8 +135,8 @@ mod tests {
         assert!(closing(&done("repetition", None)).contains("over and over"));
     }
 
-    #[test]
-    fn given_files_when_they_are_attached_then_they_stand_in_front_and_what_is_no_text_is_refused() {
+    #[tokio::test]
+    async fn given_files_when_they_are_attached_then_they_stand_in_front_and_what_is_no_text_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str, content: &[u8]| {
             let path = folder.path().join(name);
@@ -144,13 +144,15 @@ mod tests {
             path
         };
         let text = path("a.md", "Grüße\n".as_bytes());
-        let said = with_files("and now?".to_owned(), &[text]).unwrap();
+        let said = with_files("and now?".to_owned(), &[text]).await.unwrap();
         assert!(said.contains("a.md:\n```\nGrüße\n```\n\n") && said.ends_with("and now?"), "{said}");
         let large = path("large.txt", &vec![b'x'; MAX_PROMPT as usize + 1]);
-        for bad in [path("b.bin", &[0xff, 0xfe]), large, folder.path().join("none"), folder.path().to_owned()] {
-            let error = with_files(String::new(), &[bad]).unwrap_err();
+        let endless = PathBuf::from("/dev/zero");
+        let none = folder.path().join("none");
+        for bad in [path("b.bin", &[0xff, 0xfe]), large, none, folder.path().to_owned(), endless] {
+            let error = with_files(String::new(), &[bad]).await.unwrap_err();
             assert!(error.exit == Exit::Refused && error.hint.is_some(), "{error:?}");
         }
-        assert_eq!(with_files("x".to_owned(), &[]).unwrap(), "x");
+        assert_eq!(with_files("x".to_owned(), &[]).await.unwrap(), "x");
     }
 }

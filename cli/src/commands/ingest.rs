@@ -1,5 +1,6 @@
 //! `riverrun ingest`.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use riverrun_schemas::{IngestId, counted};
 use super::metadata;
 use super::stream::consume::{ConsumeArgs, USUAL_IDLE_SECONDS};
 use crate::args::IngestArgs;
-use crate::client::with_query;
+use crate::client::{Client, with_query};
 use crate::error::{CliError, Exit};
 use crate::host::{self, Connection};
 use crate::output::{Output, tell};
@@ -30,8 +31,8 @@ mod prune;
 /// What commands of the command line name as their writer.
 const COMPONENT: &str = "cli";
 const POLL: Duration = Duration::from_millis(100);
-/// How long a worker may take to say a first word.
-const FIRST_WORD: Duration = Duration::from_secs(60);
+/// After so long without a word of a worker people are told what is going on.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// The variable that a password in the address stands under for as long as the command lasts.
 const OWN_PASSWORD: &str = "RIVERRUN_SOURCE_OF_THIS_COMMAND";
@@ -190,7 +191,7 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     let known = known.items.iter().find(|collection| collection.name == command.collection);
     submit::same_embed_model(known, &command.embed_model)?;
     submit::submit_ingest(&connection.producer()?, command, COMPONENT).await.map_err(riverrun_api::ApiError::from)?;
-    let mut view = watch(connection, &ingest_id.to_string(), output).await?;
+    let mut view = watch(&connection.client, ingest_id, QUIET, output).await?;
     let mut handed_in = None;
     // What is pruned is compared with paths, which documents that are handed in don't have.
     if let Some(here) = prepared.here.filter(|_| !prepared.prunes && !connection.reads_here())
@@ -224,12 +225,19 @@ fn of_source(source: &str, reason: &str) -> String {
     if reason.starts_with(source) { reason.to_owned() } else { format!("{source}: {reason}") }
 }
 
-/// Waits for the end, with a bar where people look.
-async fn watch(connection: &Connection, ingest_id: &str, output: Output) -> Result<IngestView, CliError> {
+/// Waits for the end, with a bar where people look. Nothing is heard of an ingest before all of its source is read, and that may take
+/// minutes: after `quiet` without a word that is told, and not taken for a failure.
+async fn watch(
+    client: &Client,
+    ingest_id: impl Display,
+    quiet: Duration,
+    output: Output,
+) -> Result<IngestView, CliError> {
     let bar = progress::bar(output, None, "documents");
     let since = tokio::time::Instant::now();
+    let mut is_told = false;
     loop {
-        match connection.client.get::<IngestView>(&format!("/ingest/{ingest_id}")).await {
+        match client.get::<IngestView>(&format!("/ingest/{ingest_id}")).await {
             Ok(view) => {
                 advance(&bar, &view);
                 if view.ended() {
@@ -237,8 +245,14 @@ async fn watch(connection: &Connection, ingest_id: &str, output: Output) -> Resu
                     return Ok(view);
                 }
             }
-            // The command is on the log; the first word of it may take a moment.
-            Err(error) if error.exit == Exit::Refused && since.elapsed() < FIRST_WORD => {}
+            // Its command is on the log.
+            Err(error) if error.code.as_deref() == Some("ingest_not_found") => {
+                if since.elapsed() >= quiet && !std::mem::replace(&mut is_told, true) {
+                    bar.suspend(|| {
+                        tell("the source is still being read; riverrun diagnose shows where workers are behind")
+                    });
+                }
+            }
             Err(error) => return Err(error),
         }
         tokio::time::sleep(POLL).await;
@@ -269,7 +283,7 @@ fn counts(view: &IngestView) -> String {
 
 fn outcome(view: &IngestView) -> Result<(), CliError> {
     if let Some(error) = &view.error {
-        return Err(CliError::new(exit_of(&error.code), error.message.clone())
+        return Err(CliError::new(Exit::of_failure(&error.code), error.message.clone())
             .hint("riverrun ingest --help shows what a source may be")
             .maybe_hint(error.hint.clone()));
     }
@@ -278,15 +292,11 @@ fn outcome(view: &IngestView) -> Result<(), CliError> {
         Some(first) => {
             let all = counted(view.documents.unwrap_or(view.failed), "document");
             let message = format!("{} of {all} failed", view.failed);
-            Err(CliError::new(exit_of(&first.error.code), message)
+            Err(CliError::new(Exit::of_failure(&first.error.code), message)
                 .hint("riverrun docs ls shows which")
                 .maybe_hint(first.error.hint.clone()))
         }
     }
-}
-
-fn exit_of(code: &str) -> Exit {
-    if matches!(code, "model_runtime_down" | "model_missing") { Exit::ServiceDown } else { Exit::Failed }
 }
 
 #[cfg(test)]
@@ -294,6 +304,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::client::testing::{answering, unknown};
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -312,6 +323,28 @@ mod tests {
             "/a/b.pdf is no readable PDF: cut off"
         );
         assert_eq!(of_source("/a/b.pdf", "no text in 3 pages"), "/a/b.pdf: no text in 3 pages");
+    }
+
+    #[tokio::test]
+    async fn given_a_source_that_takes_long_to_read_when_its_ingest_is_watched_then_it_is_waited_for() {
+        let (ingest_id, output) = (IngestId::new(), Output { json: true });
+        let view = |status: &str| {
+            let view = serde_json::json!({
+                "ingest_id": ingest_id.to_string(), "status": status, "namespace": "default", "collection": "c", "source": null,
+                "documents": null, "skipped": 0, "queued": 0, "chunked": 0, "embedded": 0, "indexed": 1, "unchanged": 0,
+                "failed": 0, "chunks": 1, "failures": [], "created_at": "2026-01-01T00:00:00Z", "finished_at": null,
+            });
+            (200, view)
+        };
+        let place = format!("/ingest/{ingest_id}");
+        let unheard = unknown("ingest_not_found");
+        let client =
+            answering(&[(place.as_str(), vec![unheard.clone(), unheard.clone(), view("running"), view("done")])]);
+        assert_eq!(watch(&client, ingest_id, Duration::ZERO, output).await.unwrap().status, "done");
+        // Whatever else is wrong is told at once.
+        let client = answering(&[(place.as_str(), vec![unheard, unknown("forbidden")])]);
+        let error = watch(&client, ingest_id, QUIET, output).await.unwrap_err();
+        assert_eq!(error.code.as_deref(), Some("forbidden"));
     }
 
     #[test]

@@ -160,6 +160,7 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
             with_full(&settings, name, async |c| project::run(c, command, output).await).await
         }
         Command::Warehouse(command) => {
+            command.check(output)?;
             with_full(settings, name, async |c| warehouse::run(c, command, output).await).await
         }
         Command::Blobs(command) => with_full(settings, name, async |c| blobs::run(c, command, output).await).await,
@@ -214,10 +215,11 @@ async fn with_full(
     result
 }
 
-/// The work's own end, or 130 at the first signal.
+/// The work's own end, or 130 at the first signal. Work that listens itself ends as it wants to.
 async fn until_signal<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let mut signals = Signals::listen()?;
     tokio::select! {
+        biased;
         result = work => result,
         () = signals.next() => Err(CliError::interrupted()),
     }

@@ -1,7 +1,7 @@
 //! `riverrun project`.
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Subcommand;
 use riverrun_api::wire::{
@@ -10,11 +10,11 @@ use riverrun_api::wire::{
 };
 use riverrun_schemas::counted;
 
-use crate::client::{encode, with_query};
+use crate::client::{Client, encode, with_query};
 use crate::commands::runs::approve::{read_line, somebody_is_there};
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, WRITABLE};
 use crate::host::Connection;
-use crate::output::{Output, for_people, print_bytes, print_line, print_piece, table, tell};
+use crate::output::{Output, print_bytes, print_json, print_line, print_piece, table, tell};
 use crate::paging::PageArgs;
 use crate::settings::Settings;
 
@@ -23,8 +23,9 @@ mod progress;
 mod shown;
 pub(crate) mod tools;
 mod trend;
+mod waiting;
 
-const POLL: Duration = Duration::from_millis(100);
+use waiting::Waiting;
 
 /// What to do with projects.
 #[derive(Debug, Subcommand)]
@@ -92,7 +93,7 @@ pub enum ProjectCommand {
         /// An id of `riverrun project ls`
         id: String,
         /// Path within the copy
-        #[arg(long)]
+        #[arg(long, value_parser = within)]
         file: String,
         /// What is wanted; the findings are corrected when left out
         #[arg(long)]
@@ -115,7 +116,7 @@ pub enum ProjectCommand {
         /// An id of `riverrun project ls`
         id: String,
         /// Path within the copy
-        #[arg(long)]
+        #[arg(long, value_parser = within)]
         file: String,
         /// Do it without asking; otherwise the diff is shown, and a terminal is asked
         #[arg(long)]
@@ -129,7 +130,7 @@ pub enum ProjectCommand {
         /// An id of `riverrun project ls`
         id: String,
         /// Path within the copy
-        #[arg(long)]
+        #[arg(long, value_parser = within)]
         file: String,
         /// The namespace
         #[arg(short, long)]
@@ -154,6 +155,15 @@ pub enum ProjectCommand {
         #[arg(short, long)]
         namespace: Option<String>,
     },
+}
+
+/// A path within the copy, also as shells complete it.
+fn within(path: &str) -> Result<String, Infallible> {
+    let mut path = path;
+    while let Some(rest) = path.strip_prefix("./") {
+        path = rest.trim_start_matches('/');
+    }
+    Ok(path.to_owned())
 }
 
 /// Looks at what can be looked at before anything is started.
@@ -198,24 +208,15 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
         ProjectCommand::Analyze { id, no_review, namespace } => {
             let body = AnalyzeBody { review: Some(!no_review), model: None };
             let accepted: AnalysisAccepted = client.post(&path(&id, "/analyze", namespace.clone()), &body).await?;
-            let place = with_query(
-                &format!("/projects/{}/report", encode(&id)),
-                &[("namespace", namespace.clone()), ("analysis", Some(accepted.analysis_id))],
-            );
             let seen = progress::Seen::new(output, "analyzer");
-            loop {
-                let view: ProjectView = client.get(&path(&id, "", namespace.clone())).await?;
-                if view.status != "analyzing" {
-                    break;
-                }
-                seen.show(&view);
-                tokio::time::sleep(POLL).await;
-            }
-            drop(seen);
-            let report: ReportView = client.get(&place).await?;
-            output.show(&report, |report| for_people(shown::report(report)))
+            let report = Waiting::at(client).report(&id, &accepted.analysis_id, namespace, seen).await?;
+            output.show(&report, shown::report)
         }
         ProjectCommand::Report { id, sarif, html, namespace } => {
+            if output.json && html.as_deref() == Some(Path::new("-")) {
+                return Err(CliError::new(Exit::Usage, "--html and --json are two forms of the same")
+                    .hint("leave one of them out, or give --html a file"));
+            }
             let form = sarif.map(|file| ("sarif", file)).or(html.map(|file| ("html", file)));
             let format = form.as_ref().map(|(name, _)| (*name).to_owned());
             let place = with_query(
@@ -224,9 +225,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             );
             match form {
                 Some((_, file)) => write_to(&file, &client.bytes(&place).await?),
-                None => {
-                    output.show(&client.get::<ReportView>(&place).await?, |report| for_people(shown::report(report)))
-                }
+                None => output.show(&client.get::<ReportView>(&place).await?, shown::report),
             }
         }
         ProjectCommand::Trend { id, from, to, namespace } => {
@@ -234,21 +233,25 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
                 &format!("/projects/{}/trend", encode(&id)),
                 &[("namespace", namespace), ("from", from), ("to", to)],
             );
-            output.show(&client.get::<TrendView>(&place).await?, |trend| for_people(trend::shown(trend)))
+            output.show(&client.get::<TrendView>(&place).await?, trend::shown)
         }
         ProjectCommand::Improve { id, file, instruction, candidates, may_remove, tests, namespace } => {
             let may_remove = (!may_remove.is_empty()).then_some(may_remove);
             let body = ImproveBody { file, instruction, model: None, candidates, tests, may_remove };
             let accepted: ProposalAccepted = client.post(&path(&id, "/improve", namespace.clone()), &body).await?;
-            let place = path(&id, &format!("/proposals/{}", encode(&accepted.proposal_id)), namespace);
-            let proposal = loop {
-                let proposal: ProposalView = client.get(&place).await?;
-                if proposal.status != "proposing" {
-                    break proposal;
-                }
-                tokio::time::sleep(POLL).await;
-            };
-            output.show(&proposal, |proposal| for_people(proposal.diff.clone()))?;
+            let seen = progress::Seen::new(output, "rewrites");
+            let proposal = Waiting::at(client).proposal(&id, &accepted.proposal_id, namespace, seen).await?;
+            // Blanks at the end of a diff are a line of the file.
+            if output.json {
+                print_json(&proposal)?
+            } else {
+                print_piece(&proposal.diff)?
+            }
+            if let Some(error) = &proposal.error {
+                return Err(CliError::new(Exit::of_failure(&error.code), error.message.clone())
+                    .hint("riverrun diagnose shows what is down")
+                    .maybe_hint(error.hint.clone()));
+            }
             tell_proposal(&proposal);
             if proposal.status == "refused" {
                 return Err(CliError::new(
@@ -305,10 +308,31 @@ fn write_to(file: &Path, content: &[u8]) -> Result<(), CliError> {
     if file == Path::new("-") {
         return print_bytes(content);
     }
-    std::fs::write(file, content)
-        .map_err(|error| CliError::new(Exit::Failed, format!("{} can't be written: {error}", file.display())))?;
+    std::fs::write(file, content).map_err(|error| {
+        CliError::new(Exit::Failed, format!("{} can't be written: {error}", file.display())).hint(WRITABLE)
+    })?;
     tell(&format!("wrote {}", file.display()));
     Ok(())
+}
+
+/// The newest proposal for a file that may be applied.
+async fn open_proposal(
+    client: &Client,
+    id: &str,
+    file: &str,
+    namespace: Option<String>,
+) -> Result<Option<ProposalView>, CliError> {
+    let mut cursor = None;
+    loop {
+        let place = format!("/projects/{}/proposals", encode(id));
+        let place = with_query(&place, &[("namespace", namespace.clone()), ("cursor", cursor)]);
+        let found: Page<ProposalView> = client.get(&place).await?;
+        let newest = found.items.into_iter().find(|one| one.file == file && one.status == "proposed");
+        if newest.is_some() || found.next_cursor.is_none() {
+            return Ok(newest);
+        }
+        cursor = found.next_cursor;
+    }
 }
 
 async fn apply(
@@ -318,26 +342,35 @@ async fn apply(
     (yes, namespace): (bool, Option<String>),
     output: Output,
 ) -> Result<(), CliError> {
-    let place = with_query(
-        &format!("/projects/{}/proposals", encode(id)),
-        &[("namespace", namespace.clone()), ("limit", Some("500".to_owned()))],
-    );
-    let found: Page<ProposalView> = connection.client.get(&place).await?;
-    let Some(newest) = found.items.into_iter().find(|one| one.file == file && one.status == "proposed") else {
+    let Some(newest) = open_proposal(&connection.client, id, &file, namespace.clone()).await? else {
         return Err(CliError::new(Exit::Refused, format!("there is no proposal for {file:?}"))
-            .hint(format!("riverrun project improve {id} --file {file}")));
+            .hint(format!("riverrun project improve {id} --file {}", shell_word(&file))));
     };
     let is_wanted = yes || {
-        print_piece(&for_people(newest.diff.clone()))?;
+        // With --json, stdout is for what comes of it.
+        if output.json {
+            tell(newest.diff.trim_end_matches('\n'))
+        } else {
+            print_piece(&newest.diff)?
+        }
         confirmed(&file).await
     };
     if !is_wanted {
-        return Err(CliError::new(Exit::Refused, format!("{file} was not changed: it was not confirmed"))
-            .hint(format!("riverrun project apply {id} --file {file} --yes")));
+        return Err(CliError::new(Exit::Refused, format!("{file:?} was not changed: it was not confirmed"))
+            .hint(format!("riverrun project apply {id} --file {} --yes", shell_word(&file))));
     }
     let body = ApplyBody { file, proposal_id: Some(newest.proposal_id), confirm: true };
     let done: FileChangedView = connection.client.post(&path(id, "/apply", namespace), &body).await?;
     output.show(&done, |done| format!("{}  {}", done.file, done.after_sha256))
+}
+
+/// A text as one word of a POSIX shell: names of imported files have any characters, and a hint is copied.
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// What a person answers; nobody is no.
@@ -369,11 +402,39 @@ mod tests {
     use super::*;
 
     #[test]
+    fn given_a_path_as_a_shell_completes_it_when_it_is_read_then_it_is_the_one_within_the_copy() {
+        for (given, path) in [
+            ("a.py", "a.py"),
+            ("./a.py", "a.py"),
+            (".//./src/a.py", "src/a.py"),
+            ("../a.py", "../a.py"),
+            (".a", ".a"),
+            ("", ""),
+        ] {
+            assert_eq!(within(given), Ok(path.to_owned()));
+        }
+    }
+
+    #[test]
     fn given_a_patch_when_it_is_asked_for_as_json_then_it_is_whole_or_refused() {
         let text = patch_as_json("+caf\u{e9}\r\n".as_bytes()).unwrap();
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["patch"], "+caf\u{e9}\r\n");
         let error = patch_as_json(b"+caf\xe9\n").unwrap_err();
         assert!(error.message.contains("byte 4"), "{}", error.message);
         assert_eq!(error.hint.as_deref(), Some("leave --json out"));
+    }
+
+    #[test]
+    fn given_names_of_files_when_they_stand_in_a_hint_then_a_shell_takes_each_as_one_word() {
+        for (name, word) in [
+            ("src/a_b-1.py", "src/a_b-1.py"),
+            ("my file.py", "'my file.py'"),
+            ("$(touch x);.py", "'$(touch x);.py'"),
+            ("it's.py", r"'it'\''s.py'"),
+            ("caf\u{e9}.py", "'caf\u{e9}.py'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(name), word);
+        }
     }
 }

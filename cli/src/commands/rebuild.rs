@@ -1,17 +1,14 @@
 //! `riverrun collections rebuild`.
 
-use std::time::Duration;
-
 use clap::Args;
 use riverrun_api::wire::{RebuildBody, RebuildView};
 use riverrun_schemas::counted;
 
+use crate::awaited;
 use crate::client::encode;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, tell};
-
-const POLL: Duration = Duration::from_millis(500);
 
 /// Options of `collections rebuild`.
 #[derive(Debug, Args)]
@@ -45,18 +42,10 @@ pub async fn make_whole(connection: &Connection, args: RebuildArgs, output: Outp
 async fn ended(connection: &Connection, args: RebuildArgs, output: Output) -> Result<RebuildView, CliError> {
     let path = format!("/collections/{}/rebuild", encode(&args.name));
     let body = RebuildBody { afresh: args.afresh.then_some(true), namespace: args.namespace };
-    let mut view: RebuildView = connection.client.post(&path, &body).await?;
-    if !view.ended() && !output.json {
-        tell("making keywords and vectors again from the log; searches tell until then that chunks may be lacking");
-    }
-    while !view.ended() {
-        tokio::time::sleep(POLL).await;
-        view = connection.client.get(&format!("/rebuilds/{}", view.rebuild_id)).await?;
-    }
-    if let Some(error) = &view.error {
-        return Err(CliError::new(Exit::Failed, error.message.clone()).maybe_hint(error.hint.clone()));
-    }
-    Ok(view)
+    let meanwhile = |_: &RebuildView| {
+        "making keywords and vectors again from the log; searches tell until then that chunks may be lacking".to_owned()
+    };
+    awaited::ended(connection, &path, &body, meanwhile, output).await
 }
 
 fn summary(view: &RebuildView) -> String {

@@ -1,17 +1,14 @@
 //! `riverrun collections reembed`.
 
-use std::time::Duration;
-
 use clap::Args;
 use riverrun_api::wire::{ReembedBody, ReembeddingView};
 use riverrun_schemas::{agreed, counted};
 
+use crate::awaited;
 use crate::client::encode;
-use crate::error::{CliError, Exit};
+use crate::error::CliError;
 use crate::host::Connection;
-use crate::output::{Output, tell};
-
-const POLL: Duration = Duration::from_millis(500);
+use crate::output::Output;
 
 /// Options of `collections reembed`.
 #[derive(Debug, Args)]
@@ -29,21 +26,11 @@ pub struct ReembedArgs {
 pub async fn run(connection: &Connection, args: ReembedArgs, output: Output) -> Result<(), CliError> {
     let path = format!("/collections/{}/reembed", encode(&args.name));
     let body = ReembedBody { model: args.model, namespace: args.namespace };
-    let mut view: ReembeddingView = connection.client.post(&path, &body).await?;
-    if !view.ended() && !output.json {
-        tell(&format!(
-            "embedding {} with {}; searches go on with the model before",
-            counted(view.chunks, "chunk"),
-            view.embed_model
-        ));
-    }
-    while !view.ended() {
-        tokio::time::sleep(POLL).await;
-        view = connection.client.get(&format!("/reembeddings/{}", view.reembedding_id)).await?;
-    }
-    if let Some(error) = &view.error {
-        return Err(CliError::new(Exit::Failed, error.message.clone()).maybe_hint(error.hint.clone()));
-    }
+    let meanwhile = |view: &ReembeddingView| {
+        let chunks = counted(view.chunks, "chunk");
+        format!("embedding {chunks} with {}; searches go on with the model before", view.embed_model)
+    };
+    let view = awaited::ended(connection, &path, &body, meanwhile, output).await?;
     output.show(&view, |view| {
         format!(
             "{}/{}: {} of {} {} vectors of {} ({})",

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use riverrun_api::wire::{JudgementBody, SearchGainView, TuneBody, TuningView};
@@ -10,12 +9,10 @@ use riverrun_knowledge::retrieval::metrics::Judged;
 use riverrun_schemas::counted;
 
 use crate::client::encode;
-use crate::error::{CliError, Exit};
+use crate::error::CliError;
 use crate::host::Connection;
-use crate::judged;
-use crate::output::{Output, table, tell};
-
-const POLL: Duration = Duration::from_millis(500);
+use crate::output::{Output, table};
+use crate::{awaited, judged};
 
 /// Options of `collections tune`.
 #[derive(Debug, Args)]
@@ -44,17 +41,10 @@ pub async fn run(connection: &Connection, args: TuneArgs, output: Output) -> Res
     };
     let body = TuneBody { judgements, off: args.off.then_some(true), namespace: args.namespace };
     let path = format!("/collections/{}/tune", encode(&args.name));
-    let mut view: TuningView = connection.client.post(&path, &body).await?;
-    if !view.ended() && !output.json {
-        tell(&format!("learning from {}; searches go on as before", counted(view.queries, "judged question")));
-    }
-    while !view.ended() {
-        tokio::time::sleep(POLL).await;
-        view = connection.client.get(&format!("/tunings/{}", view.tuning_id)).await?;
-    }
-    if let Some(error) = &view.error {
-        return Err(CliError::new(Exit::Failed, error.message.clone()).maybe_hint(error.hint.clone()));
-    }
+    let meanwhile = |view: &TuningView| {
+        format!("learning from {}; searches go on as before", counted(view.queries, "judged question"))
+    };
+    let view = awaited::ended(connection, &path, &body, meanwhile, output).await?;
     output.show(&view, shown)
 }
 

@@ -5,7 +5,7 @@ use riverrun_api::wire::{Items, QueryBody, QueryResult, TableInfo};
 use serde_json::Value;
 
 use crate::client::with_query;
-use crate::error::CliError;
+use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, grid, print_line, table, tell};
 
@@ -35,6 +35,19 @@ pub enum WarehouseCommand {
         #[arg(long)]
         csv: bool,
     },
+}
+
+impl WarehouseCommand {
+    /// Refuses what can't be printed, before anything is started for it.
+    pub fn check(&self, output: Output) -> Result<(), CliError> {
+        let (Self::Tables { csv, .. } | Self::Query { csv, .. }) = self;
+        if *csv && output.json {
+            return Err(
+                CliError::new(Exit::Usage, "--csv and --json are two forms of the same").hint("leave one of them out")
+            );
+        }
+        Ok(())
+    }
 }
 
 pub async fn run(connection: &Connection, command: WarehouseCommand, output: Output) -> Result<(), CliError> {
@@ -101,8 +114,13 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// RFC 4180.
+/// RFC 4180. A line without anything would be none: a single field that is empty stands in quotes.
 fn csv_line(fields: &[String]) -> String {
+    if let [only] = fields
+        && only.is_empty()
+    {
+        return "\"\"".to_owned();
+    }
     let field = |text: &String| {
         if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.clone() }
     };
@@ -117,6 +135,7 @@ mod tests {
     fn given_fields_with_commas_quotes_and_lines_then_a_csv_line_keeps_them() {
         let fields = ["a", "b, c", "say \"hi\"", "two\nlines", ""].map(str::to_owned);
         assert_eq!(csv_line(&fields), "a,\"b, c\",\"say \"\"hi\"\"\",\"two\nlines\",");
+        assert_eq!([csv_line(&[String::new()]), csv_line(&[String::new(), String::new()])], ["\"\"", ","]);
     }
 
     #[test]

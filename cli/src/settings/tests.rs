@@ -158,6 +158,57 @@ fn given_a_dotenv_file_when_it_is_read_then_only_ours_counts_and_a_broken_line_i
 }
 
 #[test]
+fn given_a_dotenv_file_that_others_write_to_when_it_is_read_then_their_lines_are_theirs_and_ours_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(".env");
+    let ours = [("RIVERRUN_API_PORT".to_owned(), "8123".to_owned())];
+    for text in [
+        "JAVA_OPTS=-Xmx1g -Xms1g\nRIVERRUN_API_PORT=8123\n",
+        "RIVERRUN_API_PORT=8123\nGREETING=it's me\n",
+        "no line at all\n=x\n1=2\nRIVERRUN_API_PORT=8123",
+        "\u{feff}RIVERRUN_API_PORT=8123\r\n",
+        "export RIVERRUN_API_PORT=8123",
+        "RIVERRUN_API_PORT=8123  ",
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let values = read_dotenv(&path).unwrap_or_else(|error| panic!("{text:?}: {error:?}"));
+        assert_eq!(values.into_iter().collect::<Vec<_>>(), ours, "{text:?}");
+    }
+    // What a quote of theirs takes along is not lost in silence.
+    for text in ["GREETING=it's me\nRIVERRUN_API_PORT=8123\n", "export RIVERRUN_LOG=a b\n", "  RIVERRUN_LOG='a\n"] {
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(read_dotenv(&path).unwrap_err().exit, Exit::Usage, "{text:?}");
+    }
+    std::fs::write(&path, b"# caf\xe9\n").unwrap();
+    assert!(read_dotenv(&path).unwrap_err().message.contains(".env"));
+}
+
+#[cfg(unix)]
+#[test]
+fn given_variables_that_are_no_utf_8_when_the_environment_is_read_then_only_settings_of_ours_are_refused_by_name() {
+    use std::os::unix::ffi::OsStringExt;
+    let bytes = |text: &[u8]| OsString::from_vec(text.to_vec());
+    let read = |name: &[u8], value: &[u8]| {
+        let api_port = (bytes(b"RIVERRUN_API_PORT"), bytes(b"8123"));
+        environment([(bytes(name), bytes(value)), api_port].into_iter())
+    };
+    let of_others: [(&[u8], &[u8]); 5] = [
+        (b"PWD", b"/srv/caf\xe9"),
+        (b"caf\xe9", b"x"),
+        (b"HOME", b"/home/ren\xe9"),
+        (b"XDG_DATA_HOME", b"\xff"),
+        (b"AWS_SECRET_ACCESS_KEY", b"\xff"),
+    ];
+    for (name, value) in of_others {
+        let ours = read(name, value).unwrap();
+        assert_eq!(ours.into_iter().collect::<Vec<_>>(), [("RIVERRUN_API_PORT".to_owned(), "8123".to_owned())]);
+    }
+    let error = read(b"RIVERRUN_OPENAI_API_KEY", b"canary\xff").unwrap_err();
+    assert!(error.exit == Exit::Usage && error.message.contains("RIVERRUN_OPENAI_API_KEY"), "{error:?}");
+    assert!(error.hint.is_some() && !error.message.contains("canary"), "{error:?}");
+}
+
+#[test]
 fn given_the_folder_of_another_program_when_the_environment_is_read_then_it_is_the_cache_that_models_are_copied_from() {
     for name in ["RIVERRUN_API_PORT", "HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME"] {
         assert!(is_ours(name), "{name}");

@@ -29,6 +29,17 @@ fn given_no_server_when_catalogs_are_asked_then_they_answer_without_starting_any
 }
 
 #[test]
+fn given_variables_that_are_no_utf_8_when_commands_run_then_those_of_others_are_nothing_to_them() {
+    let place = Place::new().with_bytes("OLDPWD", b"/srv/caf\xe9");
+    let done = place.run(&["agents", "--json"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""));
+    let done = place.with_bytes("RIVERRUN_API_HOST", b"canary\xff").run(&["agents"]);
+    assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{}", done.stderr);
+    assert!(done.stderr.contains("RIVERRUN_API_HOST is not valid UTF-8"), "{}", done.stderr);
+    assert!(!done.stderr.contains("canary") && done.stderr.contains("hint: "), "{}", done.stderr);
+}
+
+#[test]
 fn given_no_server_when_the_log_is_needed_then_a_stack_is_hosted_for_the_command_and_gone_after_it() {
     let place = Place::new();
     for arguments in [["runs", "ls"], ["collections", "--json"], ["dlq", "ls"]] {
@@ -43,6 +54,19 @@ fn given_no_server_when_the_log_is_needed_then_a_stack_is_hosted_for_the_command
     }
     assert_eq!(place.run(&["collections", "--json"]).json(), json!({ "items": [] }));
     assert!(place.data().join("broker").exists() && !place.data().join("riverrun.json").exists());
+}
+
+#[test]
+fn given_commands_that_start_together_when_each_has_a_folder_of_its_own_then_none_is_in_the_way_of_another() {
+    let port = free_port();
+    let places: Vec<Place> = (0..4).map(|_| Place::new().with("RIVERRUN_BROKER_PORT", port)).collect();
+    std::thread::scope(|threads| {
+        let commands: Vec<_> = places.iter().map(|place| threads.spawn(move || place.run(&["runs", "ls"]))).collect();
+        for command in commands {
+            let done = command.join().unwrap();
+            assert_eq!(done.code, 0, "{}", done.stderr);
+        }
+    });
 }
 
 #[test]
@@ -73,6 +97,25 @@ fn given_a_model_server_that_is_down_when_it_is_needed_then_the_exit_code_is_3_a
         (&listed["items"][0]["status"], listed["items"].as_array().unwrap().len()),
         (&json!("failed"), 1),
         "the run ended once, with its reason on the log"
+    );
+}
+
+#[test]
+fn given_a_model_server_that_is_down_when_a_rewrite_is_asked_for_then_that_is_told_and_not_a_stronger_model() {
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("code")).unwrap();
+    std::fs::write(place.path().join("code/a.py"), "import os\n").unwrap();
+    let project = place.run(&["project", "import", "code", "--json"]).json();
+    let id = project["project_id"].as_str().unwrap();
+    let done = place.run(&["project", "improve", id, "--file", "a.py"]);
+    assert_eq!((done.code, done.stdout.as_str()), (3, ""), "{}", done.stderr);
+    assert!(done.stderr.contains("127.0.0.1:9") && done.stderr.contains("hint: "), "{}", done.stderr);
+    assert!(!done.stderr.contains("stronger model"), "{}", done.stderr);
+    let done = place.run(&["project", "improve", id, "--file", "a.py", "--json"]);
+    let proposal = done.json();
+    assert_eq!(
+        (done.code, &proposal["status"], &proposal["error"]["code"]),
+        (3, &json!("refused"), &json!("model_runtime_down"))
     );
 }
 

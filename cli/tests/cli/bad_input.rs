@@ -77,6 +77,46 @@ fn given_command_lines_that_are_none_when_they_are_run_then_the_exit_code_is_2()
 }
 
 #[test]
+fn given_files_without_an_end_when_they_are_named_then_each_command_refuses_them() {
+    let place = Place::new();
+    std::fs::write(place.path().join("queries.tsv"), "1\twhat is it\n").unwrap();
+    for (arguments, code) in [
+        (vec!["chat", "hi", "--file", "/dev/zero"], 4),
+        (vec!["finetune", "eval", "/dev/zero"], 4),
+        (vec!["finetune", "dataset", "verses", "--jsonl", "/dev/zero"], 4),
+        (vec!["finetune", "train", "--dataset", "/dev/zero", "--name", "poet"], 4),
+        (vec!["canvas", "check", "/dev/zero"], 2),
+        (vec!["rag", "eval", "--queries", "queries.tsv", "--qrels", "/dev/zero"], 2),
+    ] {
+        check(&place, &arguments, code, &["/dev/zero", "it has more than ", "hint: "]);
+    }
+}
+
+#[test]
+fn given_a_document_on_stdin_that_is_no_text_when_it_is_published_then_the_input_is_to_blame() {
+    let place = Place::new();
+    let done = place.run_with(&["stream", "produce", "-"], b"caf\xe9");
+    assert_eq!((done.code, done.stdout.as_str()), (4, ""), "{}", done.stderr);
+    assert!(done.stderr.contains("from stdin") && done.stderr.contains("hint: "), "{}", done.stderr);
+    let done = place.run_with(&["stream", "produce", "-"], b" \n");
+    assert!(done.code == 2 && done.stderr.contains("the document is empty"), "{}", done.stderr);
+}
+
+#[test]
+fn given_command_lines_that_mean_nothing_together_when_they_are_run_then_each_is_refused_with_what_to_do() {
+    let place = Place::new();
+    for (arguments, words) in [
+        (vec!["warehouse", "tables", "--csv", "--json"], vec!["--csv", "--json", "hint: leave one"]),
+        (vec!["--json", "warehouse", "query", "SELECT 1", "--csv"], vec!["--csv", "--json", "hint: leave one"]),
+        (vec!["project", "report", "prj_x", "--html", "--json"], vec!["--html", "--json", "hint: leave one"]),
+        (vec!["mcp", "--namespace", "Team A"], vec!["--namespace", "hint: riverrun mcp --help"]),
+        (vec!["tokens", "create", "ann", "--scope", "read", "--namespace", "Team A"], vec!["--namespace"]),
+    ] {
+        check(&place, &arguments, 2, &words);
+    }
+}
+
+#[test]
 fn given_settings_that_can_not_be_when_a_command_starts_then_the_setting_and_its_value_are_named() {
     for (name, value, code) in [
         ("RIVERRUN_API_PORT", "http", 2),

@@ -1,4 +1,7 @@
+use std::ffi::OsString;
+use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -8,7 +11,7 @@ use serde_json::Value;
 /// A folder with settings of its own; no setting of whoever runs the tests reaches it.
 pub(crate) struct Place {
     folder: tempfile::TempDir,
-    settings: Vec<(String, String)>,
+    settings: Vec<(String, OsString)>,
 }
 
 /// What a command did.
@@ -20,6 +23,12 @@ pub(crate) struct Done {
 }
 
 impl Done {
+    fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let code = output.status.code().unwrap_or(-1);
+        Self { code, stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -40,9 +49,14 @@ impl Place {
             .with("RIVERRUN_MODELS_OFFLINE", "true")
     }
 
-    pub(crate) fn with(mut self, name: &str, value: impl ToString) -> Self {
+    pub(crate) fn with(self, name: &str, value: impl ToString) -> Self {
+        self.with_bytes(name, value.to_string().as_bytes())
+    }
+
+    /// A variable of any bytes, as the system has them.
+    pub(crate) fn with_bytes(mut self, name: &str, value: &[u8]) -> Self {
         self.settings.retain(|(known, _)| known != name);
-        self.settings.push((name.to_owned(), value.to_string()));
+        self.settings.push((name.to_owned(), OsString::from_vec(value.to_vec())));
         self
     }
 
@@ -66,14 +80,26 @@ impl Place {
 
     /// Runs `riverrun ARGUMENT…` to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Done {
-        let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Done { code: status.code().unwrap_or(-1), stdout: text(stdout), stderr: text(stderr) }
+        Done::of(self.command(arguments).output().unwrap())
+    }
+
+    /// The same with something on its input.
+    pub(crate) fn run_with(&self, arguments: &[&str], input: &[u8]) -> Done {
+        let mut command = self.command(arguments);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        Done::of(child.wait_with_output().unwrap())
     }
 
     /// Starts a server and returns when it answers.
     pub(crate) fn serve(&self) -> Server {
-        let child = self.command(&["serve"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        self.serve_logging_to(Stdio::null())
+    }
+
+    /// The same with a log.
+    pub(crate) fn serve_logging_to(&self, log: impl Into<Stdio>) -> Server {
+        let child = self.command(&["serve"]).stdout(Stdio::null()).stderr(log).spawn().unwrap();
         let mut server = Server { child, url: String::new() };
         let owner = self.data().join("riverrun.json");
         server.url = wait_for("the server to answer", || {

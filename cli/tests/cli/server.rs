@@ -38,6 +38,24 @@ fn given_a_server_when_a_second_one_starts_on_its_data_then_it_is_refused_and_th
 }
 
 #[test]
+fn given_a_log_that_can_not_be_written_when_a_server_works_then_it_goes_on_all_the_same() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let (reader, unread) = std::io::pipe().unwrap();
+    drop(reader);
+    for log in [std::process::Stdio::from(full), std::process::Stdio::from(unread)] {
+        let place = Place::new().with("RIVERRUN_API_PORT", 0).with("RIVERRUN_LOG", "debug");
+        let mut server = place.serve_logging_to(log);
+        // A run goes through every kind of worker, and each has something to say.
+        let run = place.run(&["agent", "run", "What is it?", "--json"]);
+        assert_eq!((run.code, &run.json()["error"]["code"]), (3, &json!("model_runtime_down")), "{}", run.stderr);
+        let id = run.json()["run_id"].as_str().unwrap().to_owned();
+        wait_for("the run in the list", || place.run(&["runs", "ls"]).stdout.contains(&id).then_some(()));
+        server.signal("-TERM");
+        assert_eq!(server.end(), Some(0));
+    }
+}
+
+#[test]
 fn given_ports_that_are_taken_when_a_server_starts_then_the_setting_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();

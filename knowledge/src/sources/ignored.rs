@@ -19,6 +19,8 @@ const FILES: [&str; 3] = [".ignore", ".gitignore", ".git/info/exclude"];
 const MAX_BYTES: u64 = 1 << 20;
 /// Most rules that hold in one folder, with those of the folders above it: each takes memory until the walk leaves its folder.
 const MAX_RULES: usize = 10_000;
+/// Most rules of all folders of a walk together: each takes time, and one file of rules may lie in thousands of folders.
+const MAX_ALL: usize = 100_000;
 
 /// The rules of the folders that a walk is in. Clones are the same rules.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +30,8 @@ pub struct IgnoreRules(Arc<Mutex<State>>);
 struct State {
     /// A folder and those above it, the outermost first.
     levels: Vec<Level>,
+    /// Rules that were read so far.
+    read: usize,
     failure: Option<SourceError>,
 }
 
@@ -37,6 +41,12 @@ struct Level {
     folder: PathBuf,
     /// As [`FILES`] is ordered.
     rules: [Gitignore; FILES.len()],
+}
+
+impl Level {
+    fn len(&self) -> usize {
+        self.rules.iter().map(Gitignore::len).sum()
+    }
 }
 
 impl IgnoreRules {
@@ -69,8 +79,12 @@ impl State {
         if self.levels.last().is_some_and(|level| level.folder == folder) {
             return Ok(());
         }
-        let held: usize = self.levels.iter().flat_map(|level| &level.rules).map(Gitignore::len).sum();
+        let held: usize = self.levels.iter().map(Level::len).sum();
         let level = read(folder, MAX_RULES.saturating_sub(held))?;
+        self.read += level.len();
+        if self.read > MAX_ALL {
+            return Err(refused(folder, &format!("is where the folders come to more than {MAX_ALL} rules together")));
+        }
         self.levels.push(level);
         Ok(())
     }
@@ -214,12 +228,19 @@ mod tests {
         let long = "#".repeat(usize::try_from(MAX_BYTES).unwrap() + 1);
         let many = "a\n".repeat(MAX_RULES + 1);
         let half = "a\n".repeat(MAX_RULES / 2 + 1);
+        let most = "a\n".repeat(MAX_RULES);
+        let beside: Vec<String> = (0..=MAX_ALL / MAX_RULES).map(|number| format!("{number}/.ignore")).collect();
         for (files, named) in [
             (vec![("sub/.gitignore", long.as_str()), ("z.txt", "")], Some("sub/.gitignore has more than")),
             (vec![(".ignore", many.as_str()), ("z.txt", "")], Some(".ignore makes more than")),
             (
                 vec![(".ignore", half.as_str()), ("sub/.gitignore", half.as_str()), ("sub/z.txt", "")],
                 Some("sub/.gitignore makes"),
+            ),
+            // As many folders as make too many together.
+            (
+                beside.iter().map(|name| (name.as_str(), most.as_str())).collect(),
+                Some("more than 100000 rules together"),
             ),
             // Folders that lie beside each other have rules of their own.
             (vec![("a/.ignore", half.as_str()), ("a/z.txt", ""), ("b/.ignore", half.as_str()), ("b/z.txt", "")], None),

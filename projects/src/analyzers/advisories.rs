@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use riverrun_schemas::{agreed, counted};
 use serde_json::Value;
 
-use super::packages::{Package, packages, pypi};
+use super::packages::{MAX_PACKAGES, Package, packages, pypi};
 use super::{ToolRun, cvss};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 
-const TOOL: &str = "advisories";
+/// Its name.
+pub(super) const TOOL: &str = "advisories";
 /// Most files of the folder that are read.
 const MAX_ADVISORIES: usize = 300_000;
 /// Largest one, in bytes.
@@ -36,7 +37,7 @@ pub(super) fn analyze(files: &Files, folder: Option<&Path>) -> (ToolRun, Vec<Fin
         let fix = "name one that holds OSV's JSON files: RIVERRUN_PROJECT_ADVISORIES";
         return (told("skipped", 0, Some(why), Some(fix)), Vec::new());
     };
-    let packages = packages(files);
+    let (packages, is_cut) = packages(files);
     let mut by_name: HashMap<(&str, &str), Vec<&Package>> = HashMap::new();
     for package in &packages {
         by_name.entry((package.ecosystem, package.name.as_str())).or_default().push(package);
@@ -62,49 +63,47 @@ pub(super) fn analyze(files: &Files, folder: Option<&Path>) -> (ToolRun, Vec<Fin
             }
         }
     }
-    let fix = has_more.then_some("keep the advisories of the ecosystems that you use there, and no others");
-    (told("ran", found.len(), not_read(paths.len(), unread, has_more), fix), found)
+    let fix = match (has_more, is_cut) {
+        (true, _) => Some("keep the advisories of the ecosystems that you use there, and no others"),
+        (false, true) => Some("import parts of the project by themselves"),
+        (false, false) => None,
+    };
+    (told("ran", found.len(), not_read((paths.len(), unread, has_more), is_cut), fix), found)
 }
 
-/// What is to be said of advisories that did not count.
-fn not_read(read: usize, unread: usize, has_more: bool) -> Option<String> {
+/// What is to be said of advisories and packages that did not count.
+fn not_read((read, unread, has_more): (usize, usize, bool), is_cut: bool) -> Option<String> {
     let damaged = (unread > 0).then(|| format!("{unread} of {} can't be read", counted(read, "advisory")));
     let beyond = has_more.then(|| {
         format!("{} of the folder {} read, and it has more", counted(read, "advisory"), agreed(read, "is", "are"))
     });
-    let told: Vec<String> = damaged.into_iter().chain(beyond).collect();
+    let cut = is_cut.then(|| format!("{MAX_PACKAGES} packages are looked up, and the project names more"));
+    let told: Vec<String> = [damaged, beyond, cut].into_iter().flatten().collect();
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-/// What is told when the look-up itself fails.
-pub(super) fn broken_off() -> ToolRun {
-    ToolRun {
-        status: "failed".to_owned(),
-        detail: Some("the analyzer broke off; this is a defect".to_owned()),
-        ..ToolRun::ran(TOOL, 0)
-    }
-}
-
-/// The files of a folder, `most` of them, and whether it has more.
+/// The files of a folder, `most` of them, and whether it has more. The same folder gives the same ones.
 fn listed(folder: &Path, most: usize) -> std::io::Result<(Vec<PathBuf>, bool)> {
-    let mut found = Vec::new();
+    let (mut found, mut has_more) = (Vec::new(), false);
     let mut open = vec![(folder.to_owned(), 0)];
-    while let Some((folder, depth)) = open.pop() {
-        for entry in std::fs::read_dir(&folder)? {
-            let entry = entry?;
+    'folders: while let Some((folder, depth)) = open.pop() {
+        let mut entries = std::fs::read_dir(&folder)?.collect::<std::io::Result<Vec<_>>>()?;
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        for entry in entries {
             let (path, kind) = (entry.path(), entry.file_type()?);
             if kind.is_dir() && depth < MAX_DEPTH {
                 open.push((path, depth + 1));
             } else if kind.is_file() && path.extension().is_some_and(|end| end == "json") {
-                if found.len() >= most {
-                    return Ok((found, true));
+                has_more = found.len() >= most;
+                if has_more {
+                    break 'folders;
                 }
                 found.push(path);
             }
         }
     }
     found.sort();
-    Ok((found, false))
+    Ok((found, has_more))
 }
 
 fn read(path: &Path) -> Option<Value> {
@@ -130,18 +129,17 @@ fn judge<'p>(
     let names: Vec<&str> = std::iter::once(&advisory["id"]).chain(aliases).filter_map(Value::as_str).collect();
     let id = advisory["id"].as_str().unwrap_or("an advisory without an id");
     let summary: String = advisory["summary"].as_str().unwrap_or("no summary").chars().take(200).collect();
-    let mut seen: Vec<&Package> = Vec::new();
+    let mut seen = HashSet::new();
     for affected in advisory["affected"].as_array().into_iter().flatten() {
         let ecosystem = affected["package"]["ecosystem"].as_str().unwrap_or_default();
         let name = affected["package"]["name"].as_str().unwrap_or_default();
         let name = if ecosystem == "PyPI" { pypi(name) } else { name.to_owned() };
         for package in by_name.get(&(ecosystem, name.as_str())).into_iter().flatten() {
-            if !is_affected(affected, &package.version) || seen.contains(package) {
+            let place = (package.file.as_str(), package.line, package.name.as_str(), package.version.as_str());
+            if !is_affected(affected, &package.version) || !seen.insert(place) {
                 continue;
             }
-            seen.push(*package);
             // Several databases tell of one vulnerability, each under a name of its own that the others know.
-            let place = (package.file.as_str(), package.line, package.name.as_str(), package.version.as_str());
             let known = told_of.entry(place).or_default();
             let is_known = names.iter().any(|name| known.contains(*name));
             known.extend(names.iter().map(|name| (*name).to_owned()));
@@ -407,13 +405,24 @@ mod tests {
         for file in ["a.json", "b.json", "npm/c.json", "README.md"] {
             std::fs::write(folder.path().join(file), "{}").unwrap();
         }
-        for (most, count, has_more) in [(2, 2, true), (3, 3, false), (4, 3, false)] {
+        for (most, read, has_more) in
+            [(2, vec!["a.json", "b.json"], true), (3, vec!["a.json", "b.json", "npm/c.json"], false)]
+        {
             let (paths, more) = listed(folder.path(), most).unwrap();
-            assert_eq!((paths.len(), more), (count, has_more), "{most}");
+            let names: Vec<String> =
+                paths.iter().map(|path| path.strip_prefix(folder.path()).unwrap().display().to_string()).collect();
+            assert!(names == read && more == has_more, "{most}: {names:?} {more}");
         }
-        assert_eq!(not_read(3, 0, false), None);
+        assert_eq!(not_read((3, 0, false), false), None);
         let told = "1 of 2 advisories can't be read; 2 advisories of the folder are read, and it has more";
-        assert_eq!(not_read(2, 1, true).as_deref(), Some(told));
+        assert_eq!(not_read((2, 1, true), false).as_deref(), Some(told));
+        for (packages, is_told) in [(MAX_PACKAGES, false), (MAX_PACKAGES + 1, true)] {
+            let files = Files::from([("requirements.txt".to_owned(), "a==1.0\n".repeat(packages).into())]);
+            let (run, _) = analyze(&files, Some(folder.path()));
+            let told = run.detail.unwrap_or_default();
+            assert_eq!(told.contains("50000 packages are looked up, and the project names more"), is_told, "{told}");
+            assert_eq!(run.fix.is_some(), is_told);
+        }
     }
 
     #[test]

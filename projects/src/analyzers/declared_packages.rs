@@ -1,10 +1,13 @@
 //! Packages that manifests of JavaScript, Rust and Go declare: in any version, or without anything that names them. For what
 //! is imported and not declared see [`super::node_packages`], [`super::undeclared_go`] and [`super::undeclared_rust`].
 
+use std::collections::{BTreeMap, HashSet};
+
+use aho_corasick::AhoCorasick;
 use serde_json::Value;
 
 use super::is_vendored;
-use super::limits::MAX_PARSED;
+use super::limits::{MAX_MANIFEST, MAX_PARSED};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 
@@ -22,6 +25,37 @@ const NO_USE: [&str; 8] = [
     "Cargo.lock",
 ];
 
+/// Whose manifest it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Npm,
+    Cargo,
+    Go,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Npm, Kind::Cargo, Kind::Go];
+
+    /// By the name of a file.
+    fn of(path: &str) -> Option<Self> {
+        match name(path) {
+            "package.json" => Some(Kind::Npm),
+            "Cargo.toml" => Some(Kind::Cargo),
+            "go.mod" => Some(Kind::Go),
+            _ => None,
+        }
+    }
+
+    /// Whether a file may use what such a manifest declares.
+    fn is_user(self, path: &str) -> bool {
+        match self {
+            Kind::Npm => !NO_USE.contains(&name(path)),
+            Kind::Cargo => path.ends_with(".rs"),
+            Kind::Go => path.ends_with(".go"),
+        }
+    }
+}
+
 /// A package in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Declared {
@@ -34,26 +68,34 @@ struct Declared {
     is_named: bool,
 }
 
-/// What a manifest says, and which files may use it.
-struct Manifest {
+/// What a manifest says.
+struct Manifest<'f> {
+    path: &'f str,
+    kind: Kind,
     declared: Vec<Declared>,
-    is_user: fn(&str) -> bool,
+}
+
+impl Manifest<'_> {
+    /// Whether a file is below it.
+    fn is_above(&self, file: &str) -> bool {
+        file.starts_with(&self.path[..self.path.rfind('/').map_or(0, |at| at + 1)])
+    }
 }
 
 pub(super) fn analyze(tool: &str, files: &Files) -> Vec<Finding> {
+    let own = files.iter().filter(|(path, _)| !is_vendored(path));
+    let manifests: Vec<Manifest<'_>> = own.filter_map(|(path, content)| manifest(path, content)).collect();
+    let used = used(&manifests, files);
     let mut found = Vec::new();
-    for (path, content) in files.iter().filter(|(path, _)| !is_vendored(path)) {
-        let Some(manifest) = manifest(path, content) else { continue };
-        let folder = &path[..path.rfind('/').map_or(0, |at| at + 1)];
-        let unused = unused(&manifest, folder, files);
-        for one in &manifest.declared {
-            let place = (path.as_str(), one.line, 1);
+    for (number, manifest) in manifests.iter().enumerate() {
+        for (index, one) in manifest.declared.iter().enumerate() {
+            let place = (manifest.path, one.line, 1);
             if one.is_any_version {
                 let message = format!("{} is declared in any version", one.name);
                 let fix = "say which versions it works with";
                 found.push(Finding::new((tool, "unpinned", Severity::Low), place, message, fix));
             }
-            if unused.contains(&one) {
+            if one.is_named && !used.contains(&(number, index)) {
                 let message = format!("{} is declared and nothing names it", one.name);
                 let fix = "remove it, unless a tool needs it";
                 found.push(Finding::new((tool, "unused-dependency", Severity::Info), place, message, fix));
@@ -63,28 +105,46 @@ pub(super) fn analyze(tool: &str, files: &Files) -> Vec<Finding> {
     found
 }
 
-fn unused<'m>(manifest: &'m Manifest, folder: &str, files: &Files) -> Vec<&'m Declared> {
-    let mut left: Vec<&Declared> = manifest.declared.iter().filter(|one| one.is_named).collect();
-    for (path, content) in files.range(folder.to_owned()..).take_while(|(path, _)| path.starts_with(folder)) {
-        if left.is_empty() {
-            break;
+/// The packages that files below their manifests name, as the numbers of manifest and package. Each file is looked through once for all.
+fn used(manifests: &[Manifest<'_>], files: &Files) -> HashSet<(usize, usize)> {
+    let mut used = HashSet::new();
+    for kind in Kind::ALL {
+        let mut wanted: BTreeMap<&str, Vec<(usize, usize)>> = BTreeMap::new();
+        for (number, manifest) in manifests.iter().enumerate().filter(|(_, one)| one.kind == kind) {
+            for (index, one) in manifest.declared.iter().enumerate().filter(|(_, one)| one.is_named) {
+                wanted.entry(one.word.as_str()).or_default().push((number, index));
+            }
         }
-        if content.len() <= MAX_PARSED && (manifest.is_user)(path) {
-            let text = String::from_utf8_lossy(content);
-            left.retain(|one| !text.contains(&one.word));
+        if wanted.is_empty() {
+            continue;
+        }
+        let Ok(words) = AhoCorasick::new(wanted.keys()) else {
+            // More words than it can hold: nothing is said of them.
+            used.extend(wanted.into_values().flatten());
+            continue;
+        };
+        let declared: Vec<Vec<(usize, usize)>> = wanted.into_values().collect();
+        let users = files.iter().filter(|(path, content)| content.len() <= MAX_PARSED && kind.is_user(path));
+        for (path, content) in users {
+            let here: HashSet<usize> =
+                words.find_overlapping_iter(content).map(|word| word.pattern().as_usize()).collect();
+            let here = here.into_iter().flat_map(|word| &declared[word]);
+            used.extend(here.filter(|(number, _)| manifests[*number].is_above(path)));
         }
     }
-    left
+    used
 }
 
-fn manifest(path: &str, content: &[u8]) -> Option<Manifest> {
-    let text = std::str::from_utf8(content).ok()?;
-    Some(match path.rsplit('/').next()? {
-        "package.json" => Manifest { declared: of_npm(text)?, is_user: |path| !NO_USE.contains(&name(path)) },
-        "Cargo.toml" => Manifest { declared: of_cargo(text)?, is_user: |path| path.ends_with(".rs") },
-        "go.mod" => Manifest { declared: of_go(text), is_user: |path| path.ends_with(".go") },
-        _ => return None,
-    })
+/// `None` for what is none, and for one that is larger than any of people.
+fn manifest<'f>(path: &'f str, content: &[u8]) -> Option<Manifest<'f>> {
+    let text = std::str::from_utf8(content).ok().filter(|text| text.len() <= MAX_MANIFEST)?;
+    let kind = Kind::of(path)?;
+    let declared = match kind {
+        Kind::Npm => of_npm(text)?,
+        Kind::Cargo => of_cargo(text)?,
+        Kind::Go => of_go(text),
+    };
+    Some(Manifest { path, kind, declared })
 }
 
 fn name(path: &str) -> &str {
@@ -107,7 +167,10 @@ fn of_npm(text: &str) -> Option<Vec<Declared>> {
     for (list, packages) in &lists {
         for (package, version) in packages.as_object().into_iter().flatten() {
             found.push(Declared {
-                line: line_of(text, |line| line.starts_with(&format!("\"{package}\""))),
+                line: line_of(text, |line| {
+                    let rest = line.strip_prefix('"').and_then(|line| line.strip_prefix(package.as_str()));
+                    rest.is_some_and(|rest| rest.starts_with('"'))
+                }),
                 is_any_version: version.as_str().is_some_and(|version| ANY.contains(&version.trim())),
                 is_named: *list == "dependencies"
                     && !package.starts_with("@types/")
@@ -128,10 +191,10 @@ fn of_cargo(text: &str) -> Option<Vec<Declared>> {
         for (package, said) in table.get(list).and_then(toml::Value::as_table).into_iter().flatten() {
             let version = said.as_str().or_else(|| said.get("version").and_then(toml::Value::as_str));
             let is_optional = said.get("optional").and_then(toml::Value::as_bool).unwrap_or(false);
+            let (quoted, head) = (format!("\"{package}\""), format!("[{list}.{package}]"));
             let starts = |line: &str| {
-                let rest = line.strip_prefix(package.as_str()).or_else(|| line.strip_prefix(&format!("\"{package}\"")));
-                rest.is_some_and(|rest| rest.trim_start().starts_with(['=', '.']))
-                    || line.trim_end() == format!("[{list}.{package}]")
+                let rest = line.strip_prefix(package.as_str()).or_else(|| line.strip_prefix(quoted.as_str()));
+                rest.is_some_and(|rest| rest.trim_start().starts_with(['=', '.'])) || line.trim_end() == head
             };
             found.push(Declared {
                 line: line_of(text, starts),
@@ -207,6 +270,22 @@ mod tests {
     }
 
     #[test]
+    fn given_very_many_packages_of_very_many_manifests_when_files_are_looked_through_then_each_is_once() {
+        let list =
+            |from: usize| (from..from + 200).map(|number| format!("\"package-{number}\": \"1\"")).collect::<Vec<_>>();
+        let manifest = |number: usize| format!("{{\"dependencies\": {{{}}}}}", list(number * 200).join(","));
+        let mut files: Files =
+            (0..200).map(|number| (format!("{}package.json", "a/".repeat(number)), manifest(number).into())).collect();
+        let code =
+            (0..40_000).filter(|number| number % 100 != 7).map(|number| format!("require('package-{number}');\n"));
+        files.insert("a/".repeat(200) + "x.js", code.collect::<String>().into());
+        let found = analyze("dependencies", &files);
+        // What a longer name begins with is named.
+        assert!(found.len() > 300 && found.iter().all(|one| one.rule == "unused-dependency"), "{}", found.len());
+        assert!(found.iter().all(|one| one.message.contains("07 is declared")), "{:?}", found[0]);
+    }
+
+    #[test]
     fn given_users_elsewhere_and_broken_manifests_when_they_are_read_then_only_files_below_a_manifest_count() {
         let npm = "{\"dependencies\": {\"lodash\": \"1\"}}";
         let unused = expected(&[("unused-dependency", "a/package.json", 1)]);
@@ -219,6 +298,8 @@ mod tests {
         }
         assert!(found(&[("package.json", npm), ("b/x.js", "require('lodash')")]).is_empty());
         assert!(found(&[("vendor/a/package.json", npm)]).is_empty(), "others keep their own house");
+        let two = "{\"dependencies\": {\"lodash\": \"1\", \"lodash.merge\": \"1\"}}";
+        assert!(found(&[("package.json", two), ("x.js", "require('lodash.merge')")]).is_empty(), "one within another");
         for path in ["package.json", "Cargo.toml", "go.mod"] {
             for text in ["{[ broken", "[]", "\"x\"", "1"] {
                 assert!(found(&[(path, text), ("x.js", "")]).is_empty(), "{path} {text}");

@@ -11,8 +11,9 @@ use super::python_packages::{is_stdlib, modules_of, package_of};
 use super::snapshot::Snapshot;
 use super::{declared_packages, node_packages, undeclared_go, undeclared_rust};
 use crate::copy::Files;
+use crate::definitions::holds_statements;
 use crate::finding::{Finding, Severity};
-use crate::language::{Language, each, named, text};
+use crate::language::{Language, each_below, named, text};
 
 const TOOL: &str = "dependencies";
 
@@ -149,18 +150,21 @@ fn imported(snapshot: &Snapshot<'_>) -> BTreeMap<String, Import> {
             };
             modules.entry(first(text(name, source))).or_insert_with(import);
         };
-        each(tree.root_node(), |node| match node.kind() {
-            "import_statement" => {
-                for name in named(node) {
-                    note(node, name.child_by_field_name("name").unwrap_or(name));
+        each_below(tree.root_node(), |node| {
+            match node.kind() {
+                "import_statement" => {
+                    for name in named(node) {
+                        note(node, name.child_by_field_name("name").unwrap_or(name));
+                    }
                 }
-            }
-            "import_from_statement" => {
-                if let Some(name) = node.child_by_field_name("module_name") {
-                    note(node, name);
+                "import_from_statement" => {
+                    if let Some(name) = node.child_by_field_name("module_name") {
+                        note(node, name);
+                    }
                 }
+                _ => {}
             }
-            _ => {}
+            holds_statements(node.kind())
         });
     }
     modules

@@ -16,6 +16,8 @@ use crate::language::{Language, named, text};
 pub(super) const TOOL: &str = "imports";
 /// Its one rule.
 pub(super) const CIRCLE: &str = "import-cycle";
+/// Folders within each other in which modules of Python are looked for.
+const MAX_ROOTS: usize = 32;
 /// Files of a circle that a message names.
 const MAX_NAMED: usize = 6;
 
@@ -123,7 +125,7 @@ fn resolve<'f>(names: &[String], from: &str, files: &'f Files) -> Option<&'f str
             return file(&folders[..depth], &below, files);
         }
         // The root of imports is not known: the outermost folder that has such a file is taken.
-        (0..=folders.len()).find_map(|depth| file(&folders[..depth], &below, files))
+        (0..=folders.len().min(MAX_ROOTS)).find_map(|depth| file(&folders[..depth], &below, files))
     })
 }
 

@@ -54,6 +54,8 @@ pub(crate) use snapshot::Snapshot;
 /// Findings of one analyzer that a report lists, the worst; what is beyond is counted.
 pub const MAX_FINDINGS: usize = 5_000;
 
+/// Our own, but for the look-up of versions, in the order of a report.
+const OWN: [&str; 7] = ["syntax", "dead-code", "dependencies", leakage::TOOL, "imports", "licences", secrets::TOOL];
 /// Analyzers that look at one file at a time.
 const BY_FILE: [&str; 2] = [leakage::TOOL, secrets::TOOL];
 
@@ -80,6 +82,12 @@ impl ToolRun {
     /// One that did its work.
     pub fn ran(name: &str, findings: usize) -> Self {
         Self { name: name.to_owned(), status: "ran".to_owned(), findings, took_ms: 0, detail: None, fix: None }
+    }
+
+    /// One that did not come to its end.
+    fn broken_off(name: &str) -> Self {
+        let detail = Some("the analyzer broke off; this is a defect".to_owned());
+        Self { status: "failed".to_owned(), detail, ..Self::ran(name, 0) }
     }
 
     /// Adds to what there is to say of it.
@@ -139,33 +147,27 @@ fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &
         let _ = graph.set(all);
         found
     };
-    let all: [(&str, Analyzer<'_>); 7] = [
-        ("syntax", &syntax),
-        ("dead-code", &dead_code::analyze),
-        ("dependencies", &dependencies::analyze),
-        ("leakage", &leakage::analyze),
-        ("imports", &imports),
-        ("licences", &licences),
-        ("secrets", &secrets),
-    ];
-    progress.expect(all.len());
+    let ours: [Analyzer<'_>; OWN.len()] =
+        [&syntax, &dead_code::analyze, &dependencies::analyze, &leakage::analyze, &imports, &licences, &secrets];
+    progress.expect(OWN.len());
     let lone = focus.map(|file| only(file, files));
     let (snapshot, lone) = (Snapshot::new(files), lone.as_ref().map(Snapshot::new));
     let by_file = lone.as_ref().unwrap_or(&snapshot);
     let (runs, offered) = std::thread::scope(|scope| {
         // Figures are those of a whole project.
         let offered = scope.spawn(|| if focus.is_none() { surface(&snapshot) } else { Surface::default() });
-        let started: Vec<_> = all
-            .iter()
+        let started: Vec<_> = OWN
+            .into_iter()
+            .zip(ours)
             .map(|(name, analyze)| {
-                let seen = if BY_FILE.contains(name) { by_file } else { &snapshot };
+                let seen = if BY_FILE.contains(&name) { by_file } else { &snapshot };
                 let work = move || {
                     let begun = Instant::now();
                     let found = analyze(seen);
                     progress.step();
                     (found, u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX))
                 };
-                (*name, scope.spawn(work))
+                (name, scope.spawn(work))
             })
             .collect();
         let runs: Vec<(&str, Option<Vec<Finding>>, u64)> = started
@@ -183,14 +185,10 @@ fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &
     let imports = graph.into_inner().unwrap_or_default();
     let mut analyzed = Analyzed { complexity, surface: offered, imports, ..Analyzed::default() };
     for (name, found, took_ms) in runs {
-        let mut run = ToolRun { took_ms, ..ToolRun::ran(name, 0) };
-        match &found {
-            Some(_) => run.detail = too_large(name, files),
-            None => {
-                run.status = "failed".to_owned();
-                run.detail = Some("the analyzer broke off; this is a defect".to_owned());
-            }
-        }
+        let run = match &found {
+            Some(_) => ToolRun { took_ms, detail: too_large(name, files), ..ToolRun::ran(name, 0) },
+            None => ToolRun::broken_off(name),
+        };
         let mut found = found.unwrap_or_default();
         found.retain(|one| focus.is_none_or(|file| one.concerns(file)));
         analyzed.take(run, found);
@@ -257,7 +255,7 @@ async fn gathered(
             let analyzed = reading(&own, file.as_deref(), &table, &counted);
             (analyzed, versions.join())
         });
-        let versions = versions.unwrap_or_else(|_| (advisories::broken_off(), Vec::new()));
+        let versions = versions.unwrap_or_else(|_| (ToolRun::broken_off(advisories::TOOL), Vec::new()));
         let licences = analyzed.tools.iter_mut().find(|tool| tool.name == "licences");
         if let (Some(licences), Some(why)) = (licences, unread) {
             licences.tell(format!("the table of licences is not used: {why}"));
@@ -269,7 +267,7 @@ async fn gathered(
     let (external, work) = tokio::join!(installed(&files, focus, (sandbox, settings), progress), work);
     let (mut analyzed, versions) = match work {
         Ok((analyzed, versions)) => (analyzed, Some(versions)),
-        Err(_) => (Analyzed::default(), None),
+        Err(_) => (nothing_of_ours(), None),
     };
     for (run, mut found) in versions.into_iter().chain(external) {
         analyzed.build_errors += found.iter().filter(|one| is_build_error(one)).count();
@@ -277,6 +275,12 @@ async fn gathered(
         analyzed.take(run, found);
     }
     analyzed
+}
+
+/// What is left where ours broke off together: none of them has run, and the project is not clean.
+fn nothing_of_ours() -> Analyzed {
+    let tools = OWN.into_iter().chain([advisories::TOOL]).map(ToolRun::broken_off).collect();
+    Analyzed { tools, ..Analyzed::default() }
 }
 
 /// What installed programs find; with a focus those that are of use for that file.
@@ -389,6 +393,19 @@ mod tests {
             found.sort_unstable();
             assert_eq!(found, [both.to_vec(), own].concat(), "{file}");
         }
+    }
+
+    #[test]
+    fn given_analyzers_that_broke_off_together_when_a_report_is_made_then_each_of_them_has_failed_and_sarif_has_no_run()
+    {
+        let files = Files::from([("a.py".to_owned(), "y = 1\n".into())]);
+        let ran: Vec<String> = deterministic(&files).tools.into_iter().map(|run| run.name).collect();
+        assert_eq!(ran, OWN, "each that runs has its place in the list");
+        let report = Report::new(&files, nothing_of_ours(), 1);
+        let failed: Vec<&str> =
+            report.tools.iter().filter(|run| run.status == "failed").map(|run| run.name.as_str()).collect();
+        assert_eq!(failed, [&OWN[..], &[advisories::TOOL][..]].concat());
+        assert_eq!(report.sarif()["runs"], serde_json::json!([]));
     }
 
     #[tokio::test]

@@ -58,13 +58,18 @@ const BUILT_IN: [&str; 42] = [
 /// Lists of a manifest that declare packages.
 const LISTS: [&str; 4] = ["dependencies", "devDependencies", "peerDependencies", "optionalDependencies"];
 
-/// What may be imported, by the folder of the manifest.
-type Manifests = BTreeMap<String, BTreeSet<String>>;
+/// What the manifests say.
+struct Manifests {
+    /// What each declares, by its folder with `/` at the end.
+    declared: BTreeMap<String, BTreeSet<String>>,
+    /// The packages of the project itself, which may be from everywhere.
+    own: BTreeSet<String>,
+}
 
 /// Imports that nothing declared has, at the first place of each in a folder with a manifest.
 pub(super) fn undeclared(tool: &str, snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let manifests = manifests(snapshot.files());
-    if manifests.is_empty() || maps_names(snapshot.files()) {
+    if manifests.declared.is_empty() || maps_names(snapshot.files()) {
         return Vec::new();
     }
     let mut seen = BTreeSet::new();
@@ -72,7 +77,7 @@ pub(super) fn undeclared(tool: &str, snapshot: &Snapshot<'_>) -> Vec<Finding> {
     for file in snapshot.in_language(Language::is_script) {
         let (path, source) = (file.path, file.bytes);
         let above: Vec<(&String, &BTreeSet<String>)> =
-            manifests.iter().filter(|(folder, _)| path.starts_with(folder.as_str())).collect();
+            manifests.declared.iter().filter(|(folder, _)| path.starts_with(folder.as_str())).collect();
         let Some((nearest, _)) = above.last() else { continue };
         let Some(tree) = file.tree() else { continue };
         each(tree.root_node(), |node| {
@@ -80,7 +85,8 @@ pub(super) fn undeclared(tool: &str, snapshot: &Snapshot<'_>) -> Vec<Finding> {
             let types = format!("@types/{package}");
             let is_known =
                 |(_, names): &(&String, &BTreeSet<String>)| names.contains(package) || names.contains(&types);
-            if above.iter().any(is_known) || !seen.insert(((*nearest).clone(), package.to_owned())) {
+            let is_own = manifests.own.contains(package);
+            if is_own || above.iter().any(is_known) || !seen.insert(((*nearest).clone(), package.to_owned())) {
                 return;
             }
             let rule = (tool, "undeclared-dependency", Severity::Medium);
@@ -92,19 +98,17 @@ pub(super) fn undeclared(tool: &str, snapshot: &Snapshot<'_>) -> Vec<Finding> {
     found
 }
 
-/// Folders, with `/` at their end, and what may be imported below them. Packages of the project itself may be from everywhere.
 fn manifests(files: &Files) -> Manifests {
-    let read = |path: &String, content: &[u8]| {
-        let folder = path.strip_suffix("package.json").filter(|folder| folder.is_empty() || folder.ends_with('/'))?;
-        Some((folder.to_owned(), serde_json::from_slice::<Value>(content).ok()?))
-    };
-    let read: BTreeMap<String, Value> = files.iter().filter_map(|(path, content)| read(path, content)).collect();
-    let own: BTreeSet<String> = read.values().filter_map(|one| one["name"].as_str()).map(str::to_owned).collect();
-    let declared = |manifest: &Value| {
+    let mut all = Manifests { declared: BTreeMap::new(), own: BTreeSet::new() };
+    for (path, content) in files {
+        let folder = path.strip_suffix("package.json").filter(|folder| folder.is_empty() || folder.ends_with('/'));
+        let Some(folder) = folder else { continue };
+        let Ok(manifest) = serde_json::from_slice::<Value>(content) else { continue };
+        all.own.extend(manifest["name"].as_str().map(str::to_owned));
         let lists = LISTS.iter().filter_map(|list| manifest[*list].as_object());
-        lists.flat_map(|list| list.keys().cloned()).chain(own.iter().cloned()).collect::<BTreeSet<String>>()
-    };
-    read.iter().map(|(folder, manifest)| (folder.clone(), declared(manifest))).collect()
+        all.declared.insert(folder.to_owned(), lists.flat_map(|list| list.keys().cloned()).collect());
+    }
+    all
 }
 
 /// Whether settings of a compiler or bundler give other names to files.
@@ -203,5 +207,17 @@ mod tests {
         assert_eq!(places(&[root, part, file]), [("packages/a/x.ts".to_owned(), 3)]);
         assert_eq!(places(&[root, part, file, ("tsconfig.json", r#"{"compilerOptions":{"paths":{}}}"#)]), nothing);
         assert_eq!(places(&[file]), nothing, "without a manifest nothing is declared anywhere");
+    }
+
+    #[test]
+    fn given_very_many_packages_of_a_project_when_their_manifests_are_read_then_each_is_kept_once() {
+        let manifest =
+            |number: usize| (format!("p{number}/package.json"), format!("{{\"name\":\"own-{number}\"}}").into());
+        let mut files: Files = (0..10_000).map(manifest).collect();
+        let all = manifests(&files);
+        assert_eq!((all.own.len(), all.declared.values().map(BTreeSet::len).sum::<usize>()), (10_000, 0));
+        files.insert("p1/a.js".to_owned(), "import x from 'own-9999';\nimport y from 'other';\n".into());
+        let found = undeclared("dependencies", &Snapshot::new(&files));
+        assert_eq!(found.iter().map(|one| (one.file.as_str(), one.line)).collect::<Vec<_>>(), [("p1/a.js", 2)]);
     }
 }

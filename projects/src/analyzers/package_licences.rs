@@ -108,7 +108,7 @@ pub(super) fn licensed(files: &Files, table: &LicenceTable) -> Vec<Package> {
     let installed = installed(files);
     let by_key = |package: &Package| key(package.ecosystem, &format!("{}@{}", package.name, package.version));
     let known: BTreeMap<String, &Package> = installed.iter().map(|one| (by_key(one), one)).collect();
-    let mut all = packages(files);
+    let (mut all, _) = packages(files);
     let named: std::collections::BTreeSet<String> = all.iter().map(by_key).collect();
     for package in &mut all {
         if package.licence.is_none() {

@@ -9,7 +9,7 @@ use super::python_manifests::{Requirement, manifest};
 use crate::copy::Files;
 
 /// Most packages that are looked at; larger projects are several.
-const MAX_PACKAGES: usize = 50_000;
+pub(super) const MAX_PACKAGES: usize = 50_000;
 
 /// A package of a certain version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub(super) struct Package {
     pub(super) licence: Option<String>,
 }
 
-/// Every package with an exact version.
-pub(super) fn packages(files: &Files) -> Vec<Package> {
+/// Every package with an exact version, and whether there are more than are looked at.
+pub(super) fn packages(files: &Files) -> (Vec<Package>, bool) {
     let mut found = Vec::new();
     for (path, content) in files {
         let here = named(path, content).into_iter().map(|named| Package {
@@ -37,13 +37,13 @@ pub(super) fn packages(files: &Files) -> Vec<Package> {
             line: named.line,
             licence: named.licence,
         });
-        found.extend(here);
-        if found.len() >= MAX_PACKAGES {
+        found.extend(here.take((MAX_PACKAGES + 1).saturating_sub(found.len())));
+        if found.len() > MAX_PACKAGES {
             found.truncate(MAX_PACKAGES);
-            break;
+            return (found, true);
         }
     }
-    found
+    (found, false)
 }
 
 /// What a file names: a lock file, or a manifest of Python with versions of its own.
@@ -186,7 +186,7 @@ mod tests {
             ("pyproject.toml", "[tool.poetry.dependencies]\nflask = \"1.0\"\n", ("PyPI", "flask", "1.0", 2)),
             ("go.mod", "module m\n\nrequire (\n\tx.org/y v1.2.3 // indirect\n)\n", ("Go", "x.org/y", "1.2.3", 4)),
         ] {
-            let found = packages(&Files::from([(file.to_owned(), text.to_owned().into())]));
+            let (found, _) = packages(&Files::from([(file.to_owned(), text.to_owned().into())]));
             let seen: Vec<_> =
                 found.iter().map(|one| (one.ecosystem, one.name.as_str(), one.version.as_str(), one.line)).collect();
             assert_eq!(seen, [expected], "{file}");

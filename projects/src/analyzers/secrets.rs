@@ -188,12 +188,16 @@ fn is_key_head(line: &str) -> bool {
 fn private_keys(text: &str) -> Vec<&str> {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
     let mut found = Vec::new();
+    let mut ends = text.match_indices(KEY_END).map(|(end, _)| end).peekable();
+    // Up to where parts were taken already: many heads may stand before one end.
+    let mut done = 0;
     for (at, _) in text.match_indices(KEY_HEAD_END) {
         let near = &text[text.floor_char_boundary(at.saturating_sub(MAX_HEAD))..at];
         if !near.rsplit('\n').next().is_some_and(|line| line.contains(KEY_HEAD)) {
             continue;
         }
-        let rest = &text[at + KEY_HEAD_END.len()..];
+        let begin = at + KEY_HEAD_END.len();
+        let rest = &text[begin..];
         let rest = &rest[..rest.floor_char_boundary(MAX_KEY)];
         // Line ends may be written as in a text in quotes.
         let whole = rest.find(|c: char| !(is_base64(c) || c.is_whitespace() || c == '\\')).unwrap_or(rest.len());
@@ -202,8 +206,13 @@ fn private_keys(text: &str) -> Vec<&str> {
             found.push(body);
             continue;
         }
-        let Some(end) = rest.find(KEY_END) else { continue };
-        found.extend(rest[..end].split(|c: char| !is_base64(c)).filter(|part| part.len() >= MIN_KEY_LINE));
+        if begin < done {
+            continue;
+        }
+        while ends.next_if(|end| *end < begin).is_some() {}
+        let Some(end) = ends.peek().copied().filter(|end| *end + KEY_END.len() <= begin + rest.len()) else { continue };
+        found.extend(text[begin..end].split(|c: char| !is_base64(c)).filter(|part| part.len() >= MIN_KEY_LINE));
+        done = end;
     }
     found
 }
@@ -361,6 +370,23 @@ mod tests {
         assert_eq!(secrets_in("a.js", &key), [key.as_str()]);
         assert_eq!(rules("a.js", &many), ["literal-password"]);
         assert_eq!(secrets_in("a.js", &many).len(), 100_000);
+    }
+
+    #[test]
+    fn given_many_heads_of_keys_before_one_end_when_secrets_are_taken_then_each_part_is_taken_once() {
+        let part = |number: usize| format!("{number:032}");
+        let quoted = |number: usize| format!("-----BEGIN PRIVATE KEY-----'\n '{}'\n", part(number));
+        let many: String = (0..20_000).map(quoted).collect();
+        let text = many.replace(&format!("'{}'", part(15_000)), "'-----END PRIVATE KEY-----'");
+        let found = secrets_in("a.py", &text);
+        let distinct: HashSet<&str> = found.iter().copied().collect();
+        assert!(found.len() > 400 && found.len() == distinct.len(), "{}", found.len());
+        assert_eq!(found.last().copied(), Some(part(14_999).as_str()));
+        // The next key in front of the same end is whole all the same.
+        let key = format!("{}\n{}", "MIIE".repeat(16), "9+/A".repeat(4));
+        let text =
+            format!("-----BEGIN PRIVATE KEY-----'\n-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n");
+        assert_eq!(secrets_in("a.py", &text).last().copied(), Some(key.as_str()));
     }
 
     #[test]

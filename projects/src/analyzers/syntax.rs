@@ -7,7 +7,7 @@ use tree_sitter::Node;
 
 use super::snapshot::Snapshot;
 use crate::finding::{Finding, Severity};
-use crate::language::{Language, each, named, text};
+use crate::language::{Kinds, Language, each, named, text};
 
 const TOOL: &str = "syntax";
 /// Ways through a function above which it is hard to test.
@@ -22,6 +22,7 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> (Vec<Finding>, BTreeMap<String
     let mut found = Vec::new();
     let mut complexity = BTreeMap::new();
     let mut bodies: HashMap<Vec<u8>, (String, usize)> = HashMap::new();
+    let mut kinds: BTreeMap<Language, Kinds<Kind>> = BTreeMap::new();
     for file in snapshot.sources() {
         let (path, language, source) = (file.path, file.language, file.bytes);
         let Some(tree) = file.tree() else {
@@ -29,7 +30,7 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> (Vec<Finding>, BTreeMap<String
             continue;
         };
         let root = tree.root_node();
-        let outline = outline(language, root);
+        let outline = outline(kinds.entry(language).or_insert_with(|| kinds_of(language)), root);
         complexity.insert(path.to_owned(), outline.branches.len() + 1);
         if root.has_error() {
             found.push(broken(path, root));
@@ -61,15 +62,20 @@ fn given_up(path: &str) -> Finding {
 }
 
 fn broken(path: &str, root: Node<'_>) -> Finding {
-    let mut at = root;
-    let mut is_found = false;
-    each(root, |node| {
-        if !is_found && (node.is_error() || node.is_missing()) {
-            (at, is_found) = (node, true);
-        }
-    });
     let rule = (TOOL, "syntax-error", Severity::High);
-    Finding::new(rule, place(path, at), "the file does not parse from here on", "correct the syntax")
+    Finding::new(rule, place(path, first_error(root)), "the file does not parse from here on", "correct the syntax")
+}
+
+/// The first node that is an error, or that is missing: most often a bracket or a word, which has no name.
+fn first_error(root: Node<'_>) -> Node<'_> {
+    let mut at = root;
+    while !at.is_error() && !at.is_missing() {
+        let mut cursor = at.walk();
+        let inner = at.children(&mut cursor).find(|child| child.has_error() || child.is_missing());
+        let Some(inner) = inner else { break };
+        at = inner;
+    }
+    at
 }
 
 /// A part of a file that something may be said of.
@@ -94,18 +100,34 @@ impl Outline<'_> {
     }
 }
 
-fn outline(language: Language, root: Node<'_>) -> Outline<'_> {
+/// What a kind of nodes is.
+#[derive(Clone, Copy)]
+struct Kind {
+    is_branch: bool,
+    is_function: bool,
+    is_block: bool,
+}
+
+fn kinds_of(language: Language) -> Kinds<Kind> {
+    Kinds::new(language, |kind| Kind {
+        is_branch: language.is_branch(kind),
+        is_function: language.is_function(kind),
+        // A block of Go has its statements in a list below it.
+        is_block: matches!(kind, "block" | "statement_block" | "statement_list"),
+    })
+}
+
+fn outline<'t>(kinds: &Kinds<Kind>, root: Node<'t>) -> Outline<'t> {
     let mut outline = Outline { parts: Vec::new(), branches: Vec::new() };
     each(root, |node| {
-        let kind = node.kind();
-        if language.is_branch(kind) {
+        let kind = kinds.of(node);
+        if kind.is_branch {
             outline.branches.push(node.start_byte());
         }
-        if language.is_function(kind) {
+        if kind.is_function {
             outline.parts.push(Part::Function { node, branches_before: outline.branches.len() });
         }
-        // A block of Go has its statements in a list below it.
-        if matches!(kind, "block" | "statement_block" | "statement_list") {
+        if kind.is_block {
             outline.parts.push(Part::Block(node));
         }
     });
@@ -117,8 +139,8 @@ fn name_of<'s>(node: Node<'_>, source: &'s [u8]) -> &'s str {
 }
 
 fn function(path: &str, node: Node<'_>, (source, complexity): (&[u8], usize), found: &mut Vec<Finding>) {
-    let name = name_of(node, source);
     if complexity > MAX_COMPLEXITY {
+        let name = name_of(node, source);
         let severity = if complexity > 2 * MAX_COMPLEXITY { Severity::Medium } else { Severity::Low };
         let message = format!("{name} has {complexity} ways through it; more than {MAX_COMPLEXITY} are hard to test");
         found.push(Finding::new(
@@ -130,6 +152,7 @@ fn function(path: &str, node: Node<'_>, (source, complexity): (&[u8], usize), fo
     }
     let lines = node.end_position().row - node.start_position().row + 1;
     if lines > MAX_LINES {
+        let name = name_of(node, source);
         let message = format!("{name} has {lines} lines; more than {MAX_LINES} are hard to read");
         found.push(Finding::new(
             (TOOL, "long-function", Severity::Low),

@@ -16,6 +16,8 @@ pub(super) fn undeclared(tool: &str, snapshot: &Snapshot<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let own: BTreeSet<&str> = modules.values().filter_map(|words| own_module(words)).collect();
+    let words: BTreeMap<&str, BTreeSet<&str>> =
+        modules.iter().map(|(folder, words)| (folder.as_str(), words.iter().map(String::as_str).collect())).collect();
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for file in snapshot.in_language(|language| language == Language::Go) {
@@ -24,7 +26,7 @@ pub(super) fn undeclared(tool: &str, snapshot: &Snapshot<'_>) -> Vec<Finding> {
             continue;
         }
         // Of folders that are each within the other the longest is the last.
-        let above = modules.iter().rfind(|(folder, _)| path.starts_with(folder.as_str()));
+        let above = words.iter().rfind(|(folder, _)| path.starts_with(**folder));
         let Some((folder, words)) = above else { continue };
         let Some(tree) = file.tree() else { continue };
         each(tree.root_node(), |node| {
@@ -32,8 +34,8 @@ pub(super) fn undeclared(tool: &str, snapshot: &Snapshot<'_>) -> Vec<Finding> {
             let Some(package) = name.map(|name| text(name, source).trim_matches(['"', '`'])) else { return };
             // What has no point before its first slash belongs to Go itself.
             let is_foreign = package.split('/').next().is_some_and(|host| host.contains('.') && !host.starts_with('.'));
-            let is_known = words.iter().map(String::as_str).chain(own.iter().copied()).any(|one| is_in(package, one));
-            if !is_foreign || is_known || !seen.insert((folder.clone(), package.to_owned())) {
+            let is_known = modules_of(package).any(|module| words.contains(module) || own.contains(module));
+            if !is_foreign || is_known || !seen.insert((*folder, package.to_owned())) {
                 return;
             }
             let rule = (tool, "undeclared-dependency", Severity::Medium);
@@ -64,8 +66,9 @@ pub(super) fn own_module(words: &[String]) -> Option<&str> {
     words.get(at + 1).map(String::as_str)
 }
 
-fn is_in(package: &str, module: &str) -> bool {
-    package.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+/// The modules that may have a package: itself, and whatever stands before one of its slashes.
+fn modules_of(package: &str) -> impl Iterator<Item = &str> {
+    std::iter::once(package).chain(package.match_indices('/').map(|(at, _)| &package[..at]))
 }
 
 fn is_left_out(path: &str, source: &[u8]) -> bool {

@@ -19,19 +19,18 @@ const LISTS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencie
 /// Crates that nothing declares, at the first place of each in a package.
 pub(super) fn undeclared(tool: &str, snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let files = snapshot.files();
-    let folders: Vec<&str> = files.keys().filter_map(|path| folder_of(path)).collect();
+    let folders: BTreeSet<&str> = files.keys().filter_map(|path| folder_of(path)).collect();
+    // What lies below another manifest is a package of its own.
+    let is_in = |path: &str, folder: &str| {
+        let mut above = path.rmatch_indices('/').map(|(at, _)| &path[..=at]).chain([""]);
+        above.find(|above| folders.contains(above)) == Some(folder)
+    };
     let mut found = Vec::new();
-    for folder in &folders {
-        // What lies below another manifest is a package of its own.
-        let is_inner = |path: &str| {
-            folders
-                .iter()
-                .any(|other| other.len() > folder.len() && other.starts_with(folder) && path.starts_with(other))
-        };
+    for &folder in &folders {
         let Some(declared) = files.get(&format!("{folder}Cargo.toml")).and_then(|content| declared(content)) else {
             continue;
         };
-        let is_own = |path: &str| path.ends_with(".rs") && !is_inner(path) && !is_vendored(path);
+        let is_own = |path: &str| path.ends_with(".rs") && is_in(path, folder) && !is_vendored(path);
         let sources: Vec<&Source<'_>> = snapshot.below(folder).iter().filter(|one| is_own(one.path)).collect();
         for (path, line, name) in of_package(folder, &sources, &declared) {
             let rule = (tool, "undeclared-dependency", Severity::Medium);

@@ -24,6 +24,15 @@ impl Bar<'_> {
     pub(super) fn total(&self) -> usize {
         self.counts.iter().sum()
     }
+
+    /// Each severity that is there, with its number.
+    fn parts(&self) -> impl Iterator<Item = (Severity, usize)> {
+        Severity::ALL.into_iter().zip(self.counts).filter(|(_, count)| *count > 0)
+    }
+
+    fn words(&self) -> String {
+        self.parts().map(|(severity, count)| format!("{count} {}", severity.as_str())).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Values over time.
@@ -38,13 +47,18 @@ pub(super) fn bars(label: &str, bars: &[Bar<'_>]) -> String {
     let most = bars.iter().map(Bar::total).max().unwrap_or(0).max(1);
     let rows: String = bars.iter().enumerate().map(|(index, bar)| row(bar, index * ROW, most)).collect();
     let height = (bars.len() * ROW).max(1);
-    format!("<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {WIDTH} {height}\">{rows}</svg>", escaped(label))
+    let words: String = bars.iter().map(|bar| format!("; {}: {}", bar.name, bar.words())).collect();
+    format!(
+        "<svg role=\"img\" aria-label=\"{}{}\" viewBox=\"0 0 {WIDTH} {height}\">{rows}</svg>",
+        escaped(label),
+        escaped(&words)
+    )
 }
 
 fn row(bar: &Bar<'_>, top: usize, most: usize) -> String {
     let mut at = LEFT;
     let mut parts = String::new();
-    for (severity, count) in Severity::ALL.iter().zip(bar.counts).filter(|(_, count)| *count > 0) {
+    for (severity, count) in bar.parts() {
         // What is there is seen.
         let width = (count * LENGTH / most).max(1);
         parts.push_str(&format!(

@@ -22,8 +22,10 @@ const MAX_FILES: usize = 20;
 pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#1c2430;--soft:#5d6878;--line:#d8dee6;--ground:#fff;--raised:#f4f6f9}\
-@media(prefers-color-scheme:dark){:root{--ink:#e6eaf0;--soft:#9aa6b6;--line:#343d4a;--ground:#151a21;--raised:#1e252e}}\
+:root{color-scheme:light dark;--ink:#1c2430;--soft:#5d6878;--line:#d8dee6;--ground:#ffffff;--raised:#f4f6f9;\
+--critical:#a3123a;--high:#b83a10;--medium:#8a5a00;--low:#2563b8;--info:#5d6878}\
+@media(prefers-color-scheme:dark){:root{--ink:#e6eaf0;--soft:#9aa6b6;--line:#343d4a;--ground:#151a21;--raised:#1e252e;\
+--critical:#ff7d97;--high:#ff9b6b;--medium:#e0ad3e;--low:#86b0f5;--info:#9aa6b6}}\
 body{font:14px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--ground);max-width:72rem;margin:2rem auto;padding:0 1rem}\
 h1{font-size:1.5rem;margin:0}h2{font-size:1.1rem;margin:2rem 0 .5rem}p,dd{color:var(--soft)}\
 table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:top;padding:.25rem .5rem;border-bottom:1px solid var(--line)}\
@@ -31,8 +33,9 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}code{font:12px ui-m
 .tiles{display:flex;flex-wrap:wrap;gap:.75rem;margin:1rem 0;padding:0;list-style:none}\
 .tiles li{background:var(--raised);border-radius:.5rem;padding:.5rem 1rem}.tiles b{display:block;font-size:1.3rem}\
 svg{display:block;width:100%;max-width:60rem;height:auto}svg text{fill:var(--ink);font:12px system-ui,sans-serif}svg .axis{stroke:var(--line)}\
-.critical{fill:#a3123a;color:#a3123a}.high{fill:#d9552f;color:#d9552f}.medium{fill:#d19a1c;color:#d19a1c}\
-.low{fill:#4b83d6;color:#4b83d6}.info{fill:#8a95a5;color:#8a95a5}.all{stroke:#4b83d6}.serious{stroke:#d9552f}\
+.critical{fill:var(--critical);color:var(--critical)}.high{fill:var(--high);color:var(--high)}\
+.medium{fill:var(--medium);color:var(--medium)}.low{fill:var(--low);color:var(--low)}.info{fill:var(--info);color:var(--info)}\
+.all{stroke:var(--low)}.serious{stroke:var(--high)}\
 polyline{fill:none;stroke-width:2}pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--raised);padding:.75rem;border-radius:.5rem}";
 
 /// An analysis among others of its project.
@@ -216,7 +219,7 @@ fn surface(report: &Report) -> String {
     let change = report.surface_change.as_ref().map(surface_change).unwrap_or_default();
     let (names, files) = (words::counted(surface.count, "name"), words::counted(surface.modules.len(), "file"));
     let head = format!("<p>{names} that others can use, in {files}.</p>");
-    let list = table("<th>file</th><th class=\"n\">names</th><th></th>", &rows);
+    let list = table("<th>file</th><th class=\"n\">how many</th><th>names</th>", &rows);
     section("Public names", &format!("{head}{change}<details><summary>All of them</summary>{list}</details>"))
 }
 
@@ -245,7 +248,7 @@ fn tools(report: &Report) -> String {
         )
     };
     let rows: String = report.tools.iter().map(row).collect();
-    let head = "<th>analyzer</th><th>status</th><th class=\"n\">findings</th><th class=\"n\">time</th><th></th>";
+    let head = "<th>analyzer</th><th>status</th><th class=\"n\">findings</th><th class=\"n\">time</th><th>what there is to say</th>";
     section("Analyzers", &table(head, &rows))
 }
 
@@ -329,6 +332,9 @@ mod tests {
         }
         assert!(text.contains("&lt;script&gt;") && text.contains("2 new, 0 gone, 1 as before"), "{text}");
         assert!(text.contains("<p>Not compared: &lt;/style&gt;") && text.contains("(missing).</p>"), "{text}");
+        assert!(!text.contains("<th></th>"), "every column has a name");
+        let words = "aria-label=\"findings of each severity by analyzer; syntax: 3 high\"";
+        assert!(text.contains(words), "who does not see a chart hears its numbers: {text}");
         for chart in
             ["findings of each severity by analyzer", "findings of each severity by file", "findings over time"]
         {
@@ -338,6 +344,37 @@ mod tests {
             [("<svg", "</svg>"), ("<section>", "</section>"), ("<table>", "</table>"), ("<tr>", "</tr>")]
         {
             assert_eq!(text.matches(open).count(), text.matches(close).count(), "{open}");
+        }
+    }
+
+    /// Relative luminance and contrast as WCAG 2.2 defines them.
+    fn contrast(one: &str, other: &str) -> f64 {
+        let luminance = |color: &str| {
+            let part = |at: usize| f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
+            let linear = |part: f64| if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) };
+            0.2126 * linear(part(0)) + 0.7152 * linear(part(2)) + 0.0722 * linear(part(4))
+        };
+        let (one, other) = (luminance(one), luminance(other));
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    #[test]
+    fn given_the_colours_of_either_theme_when_words_have_them_then_they_are_read_on_every_ground() {
+        let themes: Vec<&str> = STYLE.split(":root{").skip(1).map(|rest| rest.split('}').next().unwrap()).collect();
+        assert_eq!(themes.len(), 2);
+        for theme in themes {
+            let of = |name: &str| theme.split(&format!("--{name}:#")).nth(1).and_then(|rest| rest.get(..6)).unwrap();
+            for name in Severity::ALL.map(Severity::as_str).into_iter().chain(["ink", "soft"]) {
+                for ground in ["ground", "raised"] {
+                    let found = contrast(of(name), of(ground));
+                    assert!(found >= 4.5, "{name} on {ground}: {found:.2}");
+                }
+            }
+        }
+        let others = STYLE.split([';', '{']).filter(|one| one.starts_with("color:") || one.starts_with("fill:"));
+        assert!(others.clone().count() > 6);
+        for one in others {
+            assert!(one.contains(":var(--") || one == "fill:none", "{one} is of one theme");
         }
     }
 

@@ -186,13 +186,17 @@ fn told(text: &str) -> String {
     }
 }
 
+/// In each address of a word: settings of proxies have several with commas between them.
 fn without_user(word: &str) -> String {
-    let Some((before, rest)) = word.split_once("://") else { return word.to_owned() };
-    let host = rest.split('/').next().unwrap_or_default();
-    match host.rsplit_once('@') {
-        Some((user, _)) => format!("{before}://***{}", &rest[user.len()..]),
-        None => word.to_owned(),
+    let mut parts = word.split("://");
+    let mut said = parts.next().unwrap_or_default().to_owned();
+    for rest in parts {
+        let host = rest.split('/').next().unwrap_or_default();
+        let user = host.rsplit_once('@').map(|(user, _)| user);
+        said.push_str(if user.is_some() { "://***" } else { "://" });
+        said.push_str(&rest[user.unwrap_or_default().len()..]);
     }
+    said
 }
 
 #[cfg(test)]
@@ -252,6 +256,9 @@ mod tests {
         let text =
             told("Looking in indexes: https://ann:secret@host.example/simple/a@b, \u{1b}[31mhttps://plain.example/x");
         assert_eq!(text, "Looking in indexes: https://***@host.example/simple/a@b, [31mhttps://plain.example/x");
+        let several =
+            told("GOPROXY=https://a.example,https://ann:secret@b.example/go|https://bob:pass@c.example,direct");
+        assert_eq!(several, "GOPROXY=https://a.example,https://***@b.example/go|https://***@c.example,direct");
         let long = told(&format!("in the beginning {}the end", "é ".repeat(2 * MAX_TOLD)));
         assert_eq!(long.chars().count(), MAX_TOLD);
         assert!(long.starts_with("in the beginning") && long.ends_with("the end"), "{long}");

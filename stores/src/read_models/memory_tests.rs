@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 use riverrun_schemas::memory::*;
-use riverrun_schemas::{EpisodeId, ForgetId, NoteId, RunId, Session, SummaryId, Topic, TurnId};
+use riverrun_schemas::{EpisodeId, ForgetId, NoteId, RunId, Session, SummaryId, TurnId};
 
 use super::memory_queries as read;
-use super::testing::{fresh, rows};
-use super::{LogRecord, PageRequest, Projected, apply, rebuild};
+use super::testing::{fresh, records, rows};
+use super::{PageRequest, Projected, apply, rebuild};
 use crate::sql::Sql;
 
 fn session(name: &str) -> Session {
@@ -88,16 +88,6 @@ fn forget(of: &Session, n: u32, target: Option<String>) -> MemoryEvent {
     .into()
 }
 
-fn records(events: impl IntoIterator<Item = MemoryEvent>) -> Vec<LogRecord> {
-    let record = |(event, offset)| LogRecord {
-        topic: Topic::MemoryEvents,
-        partition: 0,
-        offset,
-        body: Projected::Memory(event),
-    };
-    events.into_iter().zip(0..).map(record).collect()
-}
-
 async fn texts(sql: &Sql, of: &Session) -> Vec<String> {
     read::newest_turns(sql, of, 0, 100).await.unwrap().into_iter().map(|turn| turn.text).collect()
 }
@@ -108,7 +98,7 @@ async fn given_turns_of_two_conversations_when_they_are_read_then_each_counts_it
     let (_folder, sql) = fresh().await;
     let (a, b) = (session("s"), session("s2"));
     let events = [turn(&a, 1), turn(&b, 1), turn(&a, 2), turn(&a, 1), turn(&b, 2), turn(&a, 3)];
-    apply(&sql, &records(events)).await.unwrap();
+    apply(&sql, &records(events, Projected::Memory)).await.unwrap();
     assert_eq!(texts(&sql, &a).await, ["words 1", "words 2", "words 3"]);
     assert_eq!(texts(&sql, &b).await, ["words 1", "words 2"]);
     let page = PageRequest { limit: Some(2), cursor: None };
@@ -132,7 +122,7 @@ async fn given_two_summaries_that_go_on_from_the_same_one_when_they_are_folded_t
         summary(&a, 2, None, 3, &[1, 2, 3]),
         summary(&a, 3, Some(1), 3, &[3]),
     ]);
-    apply(&sql, &records(events)).await.unwrap();
+    apply(&sql, &records(events, Projected::Memory)).await.unwrap();
     let in_force = read::summary(&sql, &a).await.unwrap().unwrap();
     assert_eq!((in_force.text.as_str(), in_force.through_seq), ("summary 3", 3));
     let why = read::why(&sql, &a, &summary_id(3).to_string()).await.unwrap().unwrap();
@@ -157,7 +147,7 @@ async fn given_a_turn_that_much_was_made_from_when_it_is_forgotten_then_all_of_t
         summary(&a, 3, Some(2), 4, &[4]),
         summary(&a, 4, Some(1), 4, &[2, 3, 4]),
     ]);
-    apply(&sql, &records(events)).await.unwrap();
+    apply(&sql, &records(events, Projected::Memory)).await.unwrap();
     assert_eq!(texts(&sql, &a).await, ["words 1", "words 3", "words 4"]);
     let receipt = read::receipt(&sql, &a, forget_id(1)).await.unwrap().unwrap();
     let gone = receipt.removed;
@@ -183,7 +173,7 @@ async fn given_a_whole_conversation_when_it_is_forgotten_then_nothing_is_left_an
     let mut events = of(&a);
     events.extend(of(&b));
     events.extend([forget(&a, 1, None), turn(&a, 3)]);
-    apply(&sql, &records(events)).await.unwrap();
+    apply(&sql, &records(events, Projected::Memory)).await.unwrap();
     assert_eq!(texts(&sql, &a).await, ["words 3"], "it goes on afterwards");
     assert_eq!(texts(&sql, &b).await.len(), 2);
     assert!(read::summary(&sql, &a).await.unwrap().is_none() && read::summary(&sql, &b).await.unwrap().is_some());
@@ -230,7 +220,7 @@ proptest! {
     fn whatever_was_said_then_a_rebuild_gives_the_same_rows(events in prop::collection::vec(any_event(), 0..40), batch in 1usize..20) {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let (_folder, sql) = fresh().await;
-            let log = records(events);
+            let log = records(events, Projected::Memory);
             apply(&sql, &log).await.unwrap();
             let first = dump(&sql).await;
             apply(&sql, &log).await.unwrap();

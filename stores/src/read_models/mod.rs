@@ -33,6 +33,7 @@ pub mod usage;
 pub mod within;
 
 mod apply;
+mod ending;
 mod memory;
 #[cfg(test)]
 mod memory_tests;

@@ -105,11 +105,11 @@ pub async fn cards(sql: &Sql, provider: Option<&str>, model: Option<&str>) -> Re
 
 #[cfg(test)]
 mod tests {
-    use riverrun_schemas::Topic;
     use riverrun_schemas::finetune::FinetuneEvent;
 
     use super::*;
-    use crate::read_models::{LogRecord, Projected, apply, rebuild};
+    use crate::read_models::testing::records;
+    use crate::read_models::{Projected, apply, rebuild};
 
     fn probed(model: &str, machine: &str, valid_json: i64, at: i64) -> FinetuneEvent {
         let known = valid_json > 0;
@@ -129,16 +129,6 @@ mod tests {
         .into()
     }
 
-    fn records(events: &[FinetuneEvent]) -> Vec<LogRecord> {
-        let record = |(offset, event): (i64, &FinetuneEvent)| LogRecord {
-            topic: Topic::FinetuneEvents,
-            partition: 0,
-            offset,
-            body: Projected::Finetune(event.clone()),
-        };
-        (0..).zip(events).map(record).collect()
-    }
-
     #[tokio::test]
     async fn given_cards_when_a_model_is_measured_again_then_the_last_of_each_machine_counts_also_when_all_is_made_again()
      {
@@ -151,7 +141,7 @@ mod tests {
         ];
         let folder = tempfile::tempdir().unwrap();
         let sql = Sql::open(folder.path().join("read.db")).await.unwrap();
-        apply(&sql, &records(&events)).await.unwrap();
+        apply(&sql, &records(events.clone(), Projected::Finetune)).await.unwrap();
         let all = cards(&sql, None, None).await.unwrap();
         let shown: Vec<_> =
             all.iter().map(|card| (card.model.as_str(), card.machine.as_str(), card.valid_json)).collect();
@@ -163,7 +153,7 @@ mod tests {
 
         rebuild(&sql).await.unwrap();
         assert!(cards(&sql, None, None).await.unwrap().is_empty());
-        apply(&sql, &records(&events)).await.unwrap();
+        apply(&sql, &records(events, Projected::Finetune)).await.unwrap();
         assert_eq!(cards(&sql, None, None).await.unwrap(), all);
     }
 }

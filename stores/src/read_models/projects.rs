@@ -17,7 +17,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use queries::{analyses, analysis, change, project, projects, proposal, proposals};
+pub use queries::{analyses, analysis, change, done_analyses, open_proposal, project, projects, proposal, proposals};
 pub use removals::{RemovalRow, removal};
 pub use rows::{AnalysisRow, ChangeRow, ProjectRow, ProposalRow};
 use table::{Table, load, save};
@@ -127,6 +127,7 @@ fn empty_proposal(proposal_id: ProposalId, file: &str, at: i64) -> ProposalRow {
         findings_after: 0,
         improves: false,
         note: None,
+        error: None,
         model: String::new(),
         prompt_tokens: 0,
         completion_tokens: 0,
@@ -187,6 +188,7 @@ async fn failed(connection: &mut DbConnection, e: &ProjectFailed) -> Result<(), 
             }
             proposal.status = "refused".to_owned();
             proposal.note = Some(e.error.message.clone());
+            proposal.error = Some(e.error.clone());
             return save(connection, Table::Proposals, &e.about, (&project, proposal.created_at), &proposal).await;
         }
         _ => return Ok(()),
@@ -231,6 +233,7 @@ async fn proposed(connection: &mut DbConnection, e: &ProposalMade) -> Result<(),
         findings_after: e.findings_after,
         improves: e.improves,
         note: e.note.clone(),
+        error: None,
         model: e.model.clone(),
         prompt_tokens: e.prompt_tokens,
         completion_tokens: e.completion_tokens,

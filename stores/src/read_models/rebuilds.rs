@@ -1,14 +1,15 @@
 //! Requests to make keywords and vectors of collections again. The events of a request lie in one partition; those that were written
-//! twice change nothing, and the first end counts.
+//! twice change nothing, and the first success counts: one that failed may be handed in again.
 
 use riverrun_schemas::ingest::{CollectionRebuildFailed, CollectionRebuilding, CollectionRebuilt};
-use riverrun_schemas::{CollectionName, DocumentId, Failure, IngestId, Namespace};
+use riverrun_schemas::{CollectionName, DocumentId, IngestId, Namespace};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 use utoipa::ToSchema;
 
 use crate::error::StoreError;
-use crate::read_models::run_views::{FailureView, failure_view};
+use crate::read_models::ending::Ending;
+use crate::read_models::run_views::FailureView;
 use crate::read_models::runs::{from_json, id, to_json};
 use crate::read_models::time::Timestamp;
 use crate::sql::{DbConnection, DbRow, Sql, storable};
@@ -104,8 +105,8 @@ pub(crate) async fn done(connection: &mut DbConnection, event: &CollectionRebuil
     };
     sqlx::query(
         "INSERT INTO rebuilds (rebuild_id, namespace, collection, result, created_at, finished_at) VALUES ($1, $2, $3, $4, $5, $5)
-         ON CONFLICT (rebuild_id) DO UPDATE SET result = excluded.result, finished_at = excluded.finished_at
-         WHERE rebuilds.finished_at IS NULL",
+         ON CONFLICT (rebuild_id) DO UPDATE SET result = excluded.result, error = NULL, finished_at = excluded.finished_at
+         WHERE rebuilds.finished_at IS NULL OR rebuilds.error IS NOT NULL",
     )
     .bind(event.ingest_id.to_string())
     .bind(event.namespace.as_str())
@@ -157,14 +158,10 @@ fn view(row: &DbRow) -> Result<RebuildView, StoreError> {
     let key: String = row.try_get("rebuild_id")?;
     let result: Option<String> = row.try_get("result")?;
     let result = result.as_deref().map(|text| from_json::<RebuildResult>("rebuilds", &key, text)).transpose()?;
-    let error: Option<String> = row.try_get("error")?;
-    let error = error.as_deref().map(|text| from_json::<Failure>("rebuilds", &key, text)).transpose()?;
-    let finished_at: Option<i64> = row.try_get("finished_at")?;
-    let status = match (&error, &result) {
-        (Some(_), _) => "failed",
+    let ending = Ending::of(row, "rebuilds", &key)?;
+    let status = match (&ending.error, &result) {
         (None, Some(result)) if result.missing > 0 => "incomplete",
-        (None, Some(_)) => "done",
-        (None, None) => "running",
+        _ => ending.status(),
     };
     Ok(RebuildView {
         rebuild_id: id("rebuilds", &key)?,
@@ -173,8 +170,8 @@ fn view(row: &DbRow) -> Result<RebuildView, StoreError> {
         collection: id("rebuilds", row.try_get("collection")?)?,
         reason: row.try_get("reason")?,
         result,
-        error: error.as_ref().map(failure_view),
+        error: ending.error,
         created_at: Timestamp(row.try_get("created_at")?),
-        finished_at: finished_at.map(Timestamp),
+        finished_at: ending.finished_at,
     })
 }

@@ -1,16 +1,17 @@
 //! Requests to embed collections with another model. The events of a request lie in one partition; those that were written twice
-//! change nothing.
+//! change nothing, and the first success counts: one that failed may be handed in again.
 
 use riverrun_schemas::ingest::{CollectionReembedFailed, CollectionReembedded, CollectionReembedding};
-use riverrun_schemas::{Collection, CollectionName, Failure, IngestId, Namespace};
+use riverrun_schemas::{Collection, CollectionName, IngestId, Namespace};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 use utoipa::ToSchema;
 
 use crate::error::StoreError;
 use crate::read_models::documents::{count_in_collection, note_embedding};
-use crate::read_models::run_views::{FailureView, failure_view};
-use crate::read_models::runs::{from_json, id, to_json};
+use crate::read_models::ending::Ending;
+use crate::read_models::run_views::FailureView;
+use crate::read_models::runs::{id, to_json};
 use crate::read_models::time::Timestamp;
 use crate::sql::{DbConnection, Sql, storable};
 
@@ -77,8 +78,8 @@ pub(crate) async fn done(connection: &mut DbConnection, event: &CollectionReembe
     let first = sqlx::query(
         "INSERT INTO reembeddings (reembedding_id, namespace, collection, embed_model, dimensions, documents, chunks, created_at, finished_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
-         ON CONFLICT (reembedding_id) DO UPDATE SET dimensions = excluded.dimensions, documents = excluded.documents, chunks = excluded.chunks, finished_at = excluded.finished_at
-         WHERE reembeddings.finished_at IS NULL",
+         ON CONFLICT (reembedding_id) DO UPDATE SET dimensions = excluded.dimensions, documents = excluded.documents, chunks = excluded.chunks, error = NULL, finished_at = excluded.finished_at
+         WHERE reembeddings.finished_at IS NULL OR reembeddings.error IS NOT NULL",
     )
     .bind(event.ingest_id.to_string())
     .bind(event.namespace.as_str())
@@ -125,18 +126,10 @@ pub async fn reembedding(sql: &Sql, reembedding_id: IngestId) -> Result<Option<R
         .await
         .map_err(|error| StoreError::from(error).at(sql.path()))?;
     let Some(row) = row else { return Ok(None) };
-    let error: Option<String> = row.try_get("error")?;
-    let key = reembedding_id.to_string();
-    let error = error.as_deref().map(|text| from_json::<Failure>("reembeddings", &key, text)).transpose()?;
-    let finished_at: Option<i64> = row.try_get("finished_at")?;
-    let status = match (&error, finished_at) {
-        (Some(_), _) => "failed",
-        (None, Some(_)) => "done",
-        (None, None) => "running",
-    };
+    let ending = Ending::of(&row, "reembeddings", &reembedding_id.to_string())?;
     Ok(Some(ReembeddingView {
         reembedding_id,
-        status: status.to_owned(),
+        status: ending.status().to_owned(),
         namespace: id("reembeddings", row.try_get("namespace")?)?,
         collection: id("reembeddings", row.try_get("collection")?)?,
         from_model: row.try_get("from_model")?,
@@ -144,8 +137,8 @@ pub async fn reembedding(sql: &Sql, reembedding_id: IngestId) -> Result<Option<R
         dimensions: row.try_get("dimensions")?,
         documents: row.try_get("documents")?,
         chunks: row.try_get("chunks")?,
-        error: error.as_ref().map(failure_view),
+        error: ending.error,
         created_at: Timestamp(row.try_get("created_at")?),
-        finished_at: finished_at.map(Timestamp),
+        finished_at: ending.finished_at,
     }))
 }

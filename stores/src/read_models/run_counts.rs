@@ -43,11 +43,11 @@ pub async fn open_run_counts(sql: &Sql, silent_since: i64) -> Result<OpenRunCoun
 
 #[cfg(test)]
 mod tests {
-    use riverrun_schemas::{RunId, Topic};
+    use riverrun_schemas::RunId;
 
     use super::*;
-    use crate::read_models::testing::{accepted, advanced, claimed, finished, fresh, of_run};
-    use crate::read_models::{LogRecord, Projected, apply};
+    use crate::read_models::testing::{accepted, advanced, claimed, finished, fresh, of_run, records};
+    use crate::read_models::{Projected, apply};
 
     #[tokio::test]
     async fn given_open_and_ended_runs_when_they_are_counted_then_only_open_ones_count_and_silent_ones_are_told() {
@@ -63,13 +63,7 @@ mod tests {
             of_run(claimed(1, "a"), run("ended")),
             of_run(finished(1), run("ended")),
         ];
-        let records = events.into_iter().zip(0..).map(|(event, offset)| LogRecord {
-            topic: Topic::AgentEvents,
-            partition: 0,
-            offset,
-            body: Projected::Agent(event),
-        });
-        apply(&sql, &records.collect::<Vec<_>>()).await.unwrap();
+        apply(&sql, &records(events, Projected::Agent)).await.unwrap();
         let counts = open_run_counts(&sql, 1_004).await.unwrap();
         assert_eq!(counts.by_status, BTreeMap::from([("queued".to_owned(), 1), ("running".to_owned(), 1)]));
         assert_eq!((counts.oldest_at, counts.silent), (Some(1_000), 0), "its last step is at 1004");

@@ -199,14 +199,14 @@ fn found(row: &DbRow) -> Result<Found, StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use riverrun_schemas::ChainId;
     use riverrun_schemas::agent::{AgentEvent, ChainLink, ForkedFrom, RunAccepted, RunOutcome};
-    use riverrun_schemas::{ChainId, Topic};
 
     use super::*;
     use crate::read_models::run_chains::{ChainView, members};
     use crate::read_models::runs::{self, RunFilter};
-    use crate::read_models::testing::{finished, fresh, of_run, request};
-    use crate::read_models::{LogRecord, PageRequest, Projected, Within, apply, rebuild};
+    use crate::read_models::testing::{finished, fresh, of_run, records, request};
+    use crate::read_models::{PageRequest, Projected, Within, apply, rebuild};
 
     fn run(name: &str) -> RunId {
         RunId::derive(&[name])
@@ -227,16 +227,7 @@ mod tests {
     }
 
     async fn written(sql: &Sql, events: Vec<AgentEvent>) {
-        let records: Vec<LogRecord> = events
-            .into_iter()
-            .zip(0..)
-            .map(|(event, offset)| LogRecord {
-                topic: Topic::AgentEvents,
-                partition: 0,
-                offset,
-                body: Projected::Agent(event),
-            })
-            .collect();
+        let records = records(events, Projected::Agent);
         // Handed in twice, and made again from the beginning.
         apply(sql, &records).await.unwrap();
         apply(sql, &records).await.unwrap();

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 use riverrun_schemas::agent::*;
 use riverrun_schemas::ingest::*;
-use riverrun_schemas::{BlobRef, Collection, Failure, IngestId, RunId, Usage};
+use riverrun_schemas::{BlobRef, Collection, EventSet, Failure, IngestId, RunId, Usage};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Column, Connection, Executor, Row, ValueRef};
 use url::Url;
 
+use crate::read_models::{LogRecord, Projected};
 use crate::sql::Sql;
 
 /// The server that the suite runs against a second time; unset, it runs on files.
@@ -24,6 +25,12 @@ pub(crate) async fn fresh() -> (tempfile::TempDir, Sql) {
         Err(_) => Sql::open(folder.path().join("read.db")).await.unwrap(),
     };
     (folder, sql)
+}
+
+/// Events as the records of one partition, from offset 0.
+pub(crate) fn records<E: EventSet>(events: impl IntoIterator<Item = E>, body: fn(E) -> Projected) -> Vec<LogRecord> {
+    let record = |(event, offset)| LogRecord { topic: E::TOPIC, partition: 0, offset, body: body(event) };
+    events.into_iter().zip(0..).map(record).collect()
 }
 
 /// What statements find, every row as text.
@@ -275,6 +282,37 @@ pub(crate) fn unreadable(ingest: u32, at: i64) -> IngestEvent {
         .into()
 }
 
+pub(crate) fn request_to_tune(number: u8) -> IngestId {
+    IngestId::derive(&["tune", &number.to_string()])
+}
+
+pub(crate) fn begun(number: u8, at: i64) -> IngestEvent {
+    let Collection { namespace, name } = notes();
+    CollectionTuning { ingest_id: request_to_tune(number), namespace, collection: name, queries: 10, at }.into()
+}
+
+/// The matrix is called as `matrix` says; 0 is none.
+pub(crate) fn tuned(number: u8, matrix: u8, at: i64) -> IngestEvent {
+    let Collection { namespace, name } = notes();
+    CollectionTuned {
+        ingest_id: request_to_tune(number),
+        namespace,
+        collection: name,
+        embed_model: "m".to_owned(),
+        adapter: (matrix > 0).then(|| blob(&matrix.to_string())),
+        queries: 10,
+        gains: Vec::new(),
+        at,
+    }
+    .into()
+}
+
+pub(crate) fn failed(number: u8, at: i64) -> IngestEvent {
+    let Collection { namespace, name } = notes();
+    let error = Failure::new("tuning_failed", "it failed");
+    CollectionTuneFailed { ingest_id: request_to_tune(number), namespace, collection: name, error, at }.into()
+}
+
 pub(crate) fn any_ingest_event() -> impl Strategy<Value = IngestEvent> {
     let happens = prop_oneof![
         Just(Happens::Queued),
@@ -290,5 +328,8 @@ pub(crate) fn any_ingest_event() -> impl Strategy<Value = IngestEvent> {
         8 => (0u32..3, prop::sample::select(vec!["/a", "/b", "/c"]), 0i64..5, happens).prop_map(|(ingest, source, at, happens)| document_event(ingest, source, at, happens)),
         1 => (0u32..3, 0i64..4, 0i64..5).prop_map(|(ingest, documents, at)| scanned(ingest, documents, at)),
         1 => (0u32..3, 0i64..5).prop_map(|(ingest, at)| unreadable(ingest, at)),
+        1 => (0u8..3, 0i64..5).prop_map(|(number, at)| begun(number, at)),
+        1 => (0u8..3, 0u8..3, 0i64..5).prop_map(|(number, matrix, at)| tuned(number, matrix, at)),
+        1 => (0u8..3, 0i64..5).prop_map(|(number, at)| failed(number, at)),
     ]
 }

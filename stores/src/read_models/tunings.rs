@@ -1,16 +1,17 @@
 //! Requests to tune the searches of collections to judgements, and how collections are searched. The events of a request lie in one
-//! partition; those that were written twice change nothing.
+//! partition; those that were written twice change nothing, and the first success counts. One that failed may be handed in again.
 
 use riverrun_schemas::ingest::{
     CollectionTuneFailed, CollectionTuned, CollectionTuning, CollectionWithdrawn, SearchGain,
 };
-use riverrun_schemas::{BlobRef, Collection, CollectionName, Failure, IngestId, Namespace};
+use riverrun_schemas::{BlobRef, Collection, CollectionName, IngestId, Namespace};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 use utoipa::ToSchema;
 
 use crate::error::StoreError;
-use crate::read_models::run_views::{FailureView, failure_view};
+use crate::read_models::ending::Ending;
+use crate::read_models::run_views::FailureView;
 use crate::read_models::runs::{from_json, id, to_json};
 use crate::read_models::time::Timestamp;
 use crate::sql::{DbConnection, Sql, storable};
@@ -93,7 +94,8 @@ pub struct AdapterOf {
 pub(crate) async fn begun(connection: &mut DbConnection, event: &CollectionTuning) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO tunings (tuning_id, namespace, collection, queries, created_at) VALUES ($1, $2, $3, $4, $5)
-         ON CONFLICT (tuning_id) DO NOTHING",
+         ON CONFLICT (tuning_id) DO UPDATE SET queries = excluded.queries, error = NULL, created_at = excluded.created_at, finished_at = NULL
+         WHERE tunings.error IS NOT NULL",
     )
     .bind(event.ingest_id.to_string())
     .bind(event.namespace.as_str())
@@ -110,8 +112,8 @@ pub(crate) async fn done(connection: &mut DbConnection, event: &CollectionTuned)
         "INSERT INTO tunings (tuning_id, namespace, collection, queries, embed_model, adapter, adapter_size, gains, created_at, finished_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)
          ON CONFLICT (tuning_id) DO UPDATE SET queries = excluded.queries, embed_model = excluded.embed_model, adapter = excluded.adapter,
-             adapter_size = excluded.adapter_size, gains = excluded.gains, finished_at = excluded.finished_at
-         WHERE tunings.finished_at IS NULL",
+             adapter_size = excluded.adapter_size, gains = excluded.gains, error = NULL, finished_at = excluded.finished_at
+         WHERE tunings.finished_at IS NULL OR tunings.error IS NOT NULL",
     )
     .bind(event.ingest_id.to_string())
     .bind(event.namespace.as_str())
@@ -143,7 +145,7 @@ pub(crate) async fn failed(connection: &mut DbConnection, event: &CollectionTune
     Ok(())
 }
 
-/// A collection that comes to be again under the name is another one.
+/// A collection that comes to be again under the name is another one: what was begun before this is none of it.
 pub(crate) async fn withdrawn(connection: &mut DbConnection, event: &CollectionWithdrawn) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO tunings (tuning_id, namespace, collection, created_at, finished_at) VALUES ($1, $2, $3, $4, $4)
@@ -166,38 +168,36 @@ pub async fn tuning(sql: &Sql, tuning_id: IngestId) -> Result<Option<TuningView>
         .await
         .map_err(|error| StoreError::from(error).at(sql.path()))?;
     let Some(row) = row else { return Ok(None) };
-    let (error, gains): (Option<String>, Option<String>) = (row.try_get("error")?, row.try_get("gains")?);
     let key = tuning_id.to_string();
-    let error = error.as_deref().map(|text| from_json::<Failure>("tunings", &key, text)).transpose()?;
+    let ending = Ending::of(&row, "tunings", &key)?;
+    let gains: Option<String> = row.try_get("gains")?;
     let gains = gains.as_deref().map(|text| from_json::<Vec<SearchGain>>("tunings", &key, text)).transpose()?;
-    let finished_at: Option<i64> = row.try_get("finished_at")?;
-    let status = match (&error, finished_at) {
-        (Some(_), _) => "failed",
-        (None, Some(_)) => "done",
-        (None, None) => "running",
-    };
     let adapter: Option<String> = row.try_get("adapter")?;
     Ok(Some(TuningView {
         tuning_id,
-        status: status.to_owned(),
+        status: ending.status().to_owned(),
         namespace: id("tunings", row.try_get("namespace")?)?,
         collection: id("tunings", row.try_get("collection")?)?,
         queries: row.try_get("queries")?,
         embed_model: row.try_get("embed_model")?,
         tuned: adapter.is_some(),
         gains: gains.unwrap_or_default().into_iter().map(Into::into).collect(),
-        error: error.as_ref().map(failure_view),
+        error: ending.error,
         created_at: Timestamp(row.try_get("created_at")?),
-        finished_at: finished_at.map(Timestamp),
+        finished_at: ending.finished_at,
     }))
 }
 
-/// What the vectors of questions to a collection pass through; `None` where it is not tuned.
+/// What the vectors of questions to a collection pass through; `None` where it is not tuned. Of the requests that ended well the one
+/// that was begun last counts: searches that were to be as without stay so when an earlier tuning ends. What was begun before the
+/// collection was removed does not count.
 pub async fn adapter(sql: &Sql, collection: &Collection) -> Result<Option<AdapterOf>, StoreError> {
     let row = sqlx::query(
-        "SELECT embed_model, adapter, adapter_size FROM tunings
-         WHERE namespace = $1 AND collection = $2 AND finished_at IS NOT NULL AND error IS NULL
-         ORDER BY finished_at DESC, tuning_id DESC LIMIT 1",
+        "SELECT t.embed_model, t.adapter, t.adapter_size FROM tunings t
+         WHERE t.namespace = $1 AND t.collection = $2 AND t.finished_at IS NOT NULL AND t.error IS NULL AND t.queries IS NOT NULL
+             AND NOT EXISTS (SELECT 1 FROM tunings gone WHERE gone.namespace = t.namespace AND gone.collection = t.collection
+                 AND gone.queries IS NULL AND gone.finished_at >= t.created_at)
+         ORDER BY t.created_at DESC, t.finished_at DESC, t.tuning_id DESC LIMIT 1",
     )
     .bind(collection.namespace.as_str())
     .bind(collection.name.as_str())
@@ -212,4 +212,50 @@ pub async fn adapter(sql: &Sql, collection: &Collection) -> Result<Option<Adapte
         let media_type = "application/octet-stream".to_owned();
         AdapterOf { embed_model, matrix: BlobRef { sha256, size_bytes: size_bytes.unwrap_or_default(), media_type } }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_schemas::ingest::IngestEvent;
+
+    use super::*;
+    use crate::read_models::testing::{begun, failed, fresh, notes, records, request_to_tune, tuned};
+    use crate::read_models::{Projected, apply};
+
+    fn gone(at: i64) -> IngestEvent {
+        let Collection { namespace, name } = notes();
+        CollectionWithdrawn { ingest_id: request_to_tune(100), namespace, collection: name, documents: 1, at }.into()
+    }
+
+    #[tokio::test]
+    async fn given_tunings_and_removals_when_it_is_asked_how_a_collection_is_searched_then_the_last_that_was_begun_since_counts()
+     {
+        let cases: [(&str, Vec<IngestEvent>, Option<&str>, &str); 13] = [
+            ("one", vec![begun(1, 10), tuned(1, 1, 20)], Some("1"), "done"),
+            ("off", vec![begun(1, 10), tuned(1, 1, 20), tuned(2, 0, 30)], None, "done"),
+            ("of no use", vec![begun(1, 10), tuned(1, 1, 20), begun(2, 12), tuned(2, 0, 30)], None, "done"),
+            ("off meanwhile", vec![begun(1, 10), tuned(2, 0, 15), tuned(1, 1, 20)], None, "done"),
+            ("slower", vec![begun(1, 10), begun(2, 12), tuned(2, 2, 15), tuned(1, 1, 20)], Some("2"), "done"),
+            ("told twice", vec![begun(1, 10), tuned(1, 1, 20), begun(1, 25), tuned(1, 9, 30)], Some("1"), "done"),
+            ("failed", vec![begun(1, 10), failed(1, 20)], None, "failed"),
+            ("failed after all", vec![begun(1, 10), tuned(1, 1, 20), failed(1, 30)], Some("1"), "done"),
+            ("handed in again", vec![begun(1, 10), failed(1, 20), begun(1, 30)], None, "running"),
+            ("done then", vec![begun(1, 10), failed(1, 20), begun(1, 30), tuned(1, 1, 40)], Some("1"), "done"),
+            ("removed", vec![begun(1, 10), tuned(1, 1, 20), gone(25)], None, "done"),
+            ("removed meanwhile", vec![begun(1, 10), gone(15), tuned(1, 1, 20)], None, "done"),
+            (
+                "come to be again",
+                vec![begun(2, 5), gone(7), begun(1, 10), tuned(1, 1, 20), tuned(2, 2, 30)],
+                Some("1"),
+                "done",
+            ),
+        ];
+        for (what, events, matrix, status) in cases {
+            let (_folder, sql) = fresh().await;
+            apply(&sql, &records(events, Projected::Ingest)).await.unwrap();
+            let found = adapter(&sql, &notes()).await.unwrap();
+            assert_eq!(found.map(|adapter| adapter.matrix.sha256).as_deref(), matrix, "{what}");
+            assert_eq!(tuning(&sql, request_to_tune(1)).await.unwrap().unwrap().status, status, "{what}");
+        }
+    }
 }

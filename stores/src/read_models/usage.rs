@@ -142,16 +142,16 @@ pub async fn usage(
 mod tests {
     use riverrun_schemas::agent::{AgentEvent, RunAccepted};
     use riverrun_schemas::finetune::FinetuneEvent;
-    use riverrun_schemas::{EventId, RunId, Topic};
+    use riverrun_schemas::{EventId, RunId};
 
     use super::*;
-    use crate::read_models::testing::{accepted, claimed, finished, fresh, of_run};
-    use crate::read_models::{LogRecord, Projected, apply, rebuild};
+    use crate::read_models::testing::{accepted, claimed, finished, fresh, of_run, records};
+    use crate::read_models::{Projected, apply, rebuild};
 
     /// Three ended runs of 40 and 5 tokens each: two of the default namespace and model, one of another.
     async fn three_runs() -> (tempfile::TempDir, Sql) {
         let (folder, sql) = fresh().await;
-        let mut records = Vec::new();
+        let mut all = Vec::new();
         for number in 0..3_i64 {
             let run_id = RunId::derive(&["usage", &number.to_string()]);
             let AgentEvent::RunAccepted(event) = accepted() else { unreachable!() };
@@ -165,11 +165,9 @@ mod tests {
             }
             let event = RunAccepted { run_id, request, forked_from: None, at: number * 1_000 };
             let events = [event.into(), of_run(claimed(1, "a"), run_id), of_run(finished(1), run_id)];
-            records.extend(events.into_iter().map(Projected::Agent));
+            all.extend(events);
         }
-        let record = |(offset, body)| LogRecord { topic: Topic::AgentEvents, partition: 0, offset, body };
-        let records: Vec<LogRecord> = (0..).zip(records).map(record).collect();
-        apply(&sql, &records).await.unwrap();
+        apply(&sql, &records(all, Projected::Agent)).await.unwrap();
         (folder, sql)
     }
 
@@ -217,14 +215,7 @@ mod tests {
             used("2", "memory", Some("s"), None),
             used("1", "chat", None, Some(0.5)),
         ];
-        let record = |(offset, event)| LogRecord {
-            topic: Topic::FinetuneEvents,
-            partition: 0,
-            offset,
-            body: Projected::Finetune(event),
-        };
-        let records: Vec<LogRecord> = (0..).zip(events).map(record).collect();
-        apply(&sql, &records).await.unwrap();
+        apply(&sql, &records(events, Projected::Finetune)).await.unwrap();
         for (by, expected) in [
             (UsageBy::Namespace, [("other", 1, 4, 247), ("default", 2, 0, 90)].as_slice()),
             (UsageBy::Session, &[("", 2, 2, 191), ("s", 1, 2, 146)]),

@@ -4584,6 +4584,7 @@ export interface components {
                 created_at: string;
                 /** @description Unified. */
                 diff: string;
+                error?: components["schemas"]["FailureView"] | null;
                 /** @description The file. */
                 file: string;
                 /**
@@ -4916,6 +4917,7 @@ export interface components {
             created_at: string;
             /** @description Unified. */
             diff: string;
+            error?: components["schemas"]["FailureView"] | null;
             /** @description The file. */
             file: string;
             /**

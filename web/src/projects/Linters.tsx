@@ -4,7 +4,7 @@ import { useEffect, useState } from "react";
 import { call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { Items, ProjectTool } from "@/api/shapes";
-import { Alert, Button, Loading, Panel, Status } from "@/ui";
+import { Alert, Button, Dialog, Loading, Panel, Status } from "@/ui";
 
 type Tools = Items<ProjectTool>;
 
@@ -54,15 +54,7 @@ export function Linters() {
 							<Status of={STATUSES[tool.status] ?? tool.status} />
 							<span className="text-soft text-xs">{tool.installed_version}</span>
 							<span className="ml-auto">
-								{tool.status === "installed" && asked === tool.name ? (
-									<span className="flex flex-wrap items-center gap-2">
-										<span>Remove {tool.name}? To install it again, it is fetched from its registry.</span>
-										<Button tone="danger" onClick={() => void act(tool.name, "remove")}>
-											Remove
-										</Button>
-										<Button onClick={() => setAsked(null)}>Keep</Button>
-									</span>
-								) : tool.status === "installed" ? (
+								{tool.status === "installed" ? (
 									<Button disabled={busy !== null} onClick={() => setAsked(tool.name)}>
 										<span className="relative">
 											{busy === tool.name ? "Removing…" : "Remove"}
@@ -89,6 +81,21 @@ export function Linters() {
 					</li>
 				))}
 			</ul>
+			<Dialog
+				open={asked !== null}
+				onClose={() => setAsked(null)}
+				title={`Remove ${asked}?`}
+				close="Keep it"
+				actions={
+					asked && (
+						<Button tone="danger" onClick={() => void act(asked, "remove")}>
+							Remove
+						</Button>
+					)
+				}
+			>
+				<p>To install it again, it is fetched from its registry.</p>
+			</Dialog>
 		</Panel>
 	);
 }

@@ -1,7 +1,7 @@
 /** What the tabs of a browser tell each other of signing in and out: they have one cookie together. */
 
-/** `in`: somebody signed in, who may be another one than before. `out`: whoever was signed in is not any more. */
-export type News = "in" | "out";
+/** `in`: somebody signed in, who may be another one than before. `out`: this one, who was signed in, is not any more. */
+export type News = { is: "in" } | { is: "out"; owner: string | null };
 
 const CHANNEL = "riverrun.session";
 let channel: BroadcastChannel | null = null;

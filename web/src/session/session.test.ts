@@ -118,12 +118,23 @@ describe("a session", () => {
 		const heard = new Promise((resolve) => {
 			there.onmessage = ({ data }) => resolve(data);
 		});
-		tellOtherTabs("out");
-		expect(await heard).toBe("out");
+		tellOtherTabs({ is: "out", owner: "ann" });
+		expect(await heard).toEqual({ is: "out", owner: "ann" });
 		expect(here).toEqual([]);
 		there.close();
 		end();
-		tellOtherTabs("in");
+		tellOtherTabs({ is: "in" });
+	});
+
+	test.each([
+		["http://127.0.0.1:8000", ""],
+		["", null],
+	])("of pages built for %j belongs to %j before anybody answers", async (base, owner) => {
+		vi.resetModules();
+		vi.stubEnv("NEXT_PUBLIC_API_BASE", base);
+		const other = await import("./store");
+		expect(other.ownerOf(other.useSession.getState())).toBe(owner);
+		vi.unstubAllEnvs();
 	});
 
 	test.each([

@@ -3,7 +3,7 @@
 /** Who the server takes this page for. The token itself is kept by nobody here: the server puts it into a cookie. */
 
 import { create } from "zustand";
-import { ApiError, call, describe, Offline, whenUnauthorized } from "@/api/client";
+import { API_BASE, ApiError, call, describe, Offline, whenUnauthorized } from "@/api/client";
 import type { SessionView } from "@/api/shapes";
 import { tellOtherTabs } from "./others";
 
@@ -26,7 +26,8 @@ type SessionState = {
 };
 
 export const useSession = create<SessionState>((set, get) => ({
-	session: null,
+	// On pages that another server carries nobody signs in: they are there also while the API is away.
+	session: API_BASE ? { auth: "off" } : null,
 	needed: false,
 	round: 0,
 	problem: null,
@@ -48,7 +49,7 @@ export const useSession = create<SessionState>((set, get) => ({
 
 	async signIn(token) {
 		const session = await call<SessionView>(PATH, { method: "POST", body: { token } });
-		tellOtherTabs("in");
+		tellOtherTabs({ is: "in" });
 		if (isHandedOver(get(), session)) return beginAnew();
 		set((state) => ({ session, needed: false, round: state.round + 1, problem: null }));
 	},

@@ -9,18 +9,19 @@ export async function leave(): Promise<void> {
 	// Fetched before: nothing must be missing between the answer and the forgetting.
 	const { forgetSaved } = await import("@/canvas/saved");
 	await useSession.getState().signOut(() => owner !== null && forgetSaved(owner));
-	tellOtherTabs("out");
+	tellOtherTabs({ is: "out", owner });
 	window.location.reload();
 }
 
 /** Does what other tabs have begun; the returned function ends it. */
 export function followOtherTabs(): () => void {
-	return hearOtherTabs((news) => void (news === "out" ? leftElsewhere() : useSession.getState().look()));
+	return hearOtherTabs((news) => void (news.is === "out" ? leftElsewhere(news.owner) : useSession.getState().look()));
 }
 
-async function leftElsewhere(): Promise<void> {
+/** Lets go of what is here of whoever has left. A tab that is somebody else's still asks the server whose it is now. */
+async function leftElsewhere(whose: string | null): Promise<void> {
 	const owner = ownerOf(useSession.getState());
-	if (!owner) return;
+	if (!owner || owner !== whose) return useSession.getState().look();
 	const { forgetSaved } = await import("@/canvas/saved");
 	forgetSaved(owner);
 	window.location.reload();

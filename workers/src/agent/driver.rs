@@ -25,6 +25,7 @@ use super::ready::ReadyRun;
 use super::room::{Fit, Meter};
 use super::tokens::TokenStream;
 use super::{ending, retries};
+use crate::failures::model_failure;
 
 /// An event of the run as it lies on the log.
 #[derive(Debug, Clone)]
@@ -250,7 +251,7 @@ impl Driver {
             Err(error) => {
                 return match self.fit_refused(&call, tools, &error).await? {
                     Fit::Without(step) => self.append_steps(vec![*step]).await,
-                    Fit::Whole => self.fail(failure_of(&error)).await,
+                    Fit::Whole => self.fail(model_failure(&error)).await,
                     Fit::Never(failure) => self.fail(failure).await,
                 };
             }
@@ -486,8 +487,4 @@ impl Driver {
             }
         }
     }
-}
-
-fn failure_of(error: &ModelError) -> Failure {
-    Failure { code: error.code().to_owned(), message: error.to_string(), hint: error.hint() }
 }

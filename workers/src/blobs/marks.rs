@@ -2,9 +2,9 @@
 //!
 //! Every record marks what it names, except where it is known that nobody will look: what a removed document or project had, the bytes
 //! of a version that another has replaced, a command whose work the events tell of, a snapshot that a later one or the end of its run has
-//! replaced, a dataset that another of its name has replaced once nothing is trained on it, an adapter that a later tuning of its collection
-//! or the collection's end has replaced, with the judgements. An event that has no place for a blob names
-//! none, whatever hash is in its texts: files may be called by theirs. A record that is not understood marks.
+//! replaced, a dataset that another of its name has replaced once nothing is trained on it, what [tunings](super::tunings) had. An event
+//! that has no place for a blob names none, whatever hash is in its texts: files may be called by theirs. A record that is not understood
+//! marks.
 //! Commands come before the events that tell of their work, and events of an aggregate in their order.
 
 use std::collections::{HashMap, HashSet};
@@ -13,10 +13,11 @@ use riverrun_schemas::agent::AgentEvent;
 use riverrun_schemas::finetune::{FinetuneCommand, FinetuneEvent};
 use riverrun_schemas::ingest::{ChunkEvent, IngestCommand, IngestEvent};
 use riverrun_schemas::projects::{ProjectCommand, ProjectEvent};
-use riverrun_schemas::{Collection, CollectionName, DocumentId, FinetuneId, IngestId, Namespace, ProjectId, RunId};
+use riverrun_schemas::{DocumentId, FinetuneId, IngestId, ProjectId, RunId};
 
 use super::documents::Documents;
 use super::hash::Hash;
+use super::tunings::Tunings;
 
 /// What the log names.
 #[derive(Debug, Clone, Default)]
@@ -30,10 +31,7 @@ pub(super) struct Marks {
     submitted: HashMap<(DocumentId, IngestId), Vec<Hash>>,
     /// What is worked on for a document, until it can be found.
     in_work: HashMap<(DocumentId, IngestId), Vec<Hash>>,
-    /// Judgements that were handed in, until a collection is tuned to them.
-    judgements: HashMap<IngestId, Vec<Hash>>,
-    /// Of each collection the adapter of the last tuning, with when that was.
-    adapters: HashMap<Collection, ((i64, IngestId), Vec<Hash>)>,
+    tunings: Tunings,
     /// Code that was handed in, until it is imported.
     imports: HashMap<ProjectId, Vec<Hash>>,
     projects: HashMap<ProjectId, Vec<Hash>>,
@@ -73,7 +71,7 @@ impl Marks {
             | IngestCommand::DeleteCollection(_)
             | IngestCommand::ReembedCollection(_)
             | IngestCommand::RebuildCollection(_) => {}
-            IngestCommand::TuneCollection(e) => self.judgements.entry(e.ingest_id).or_default().extend(names),
+            IngestCommand::TuneCollection(e) => self.tunings.asked(e.ingest_id, names),
         }
     }
 
@@ -112,31 +110,16 @@ impl Marks {
             IngestEvent::DocumentFailed(_)
             | IngestEvent::DocumentEmbedded(_)
             | IngestEvent::DocumentDeleted(_)
-            | IngestEvent::CollectionTuning(_)
             | IngestEvent::CollectionReembedding(_)
             | IngestEvent::CollectionReembedded(_)
             | IngestEvent::CollectionReembedFailed(_)
             | IngestEvent::CollectionRebuilding(_)
             | IngestEvent::CollectionRebuilt(_)
             | IngestEvent::CollectionRebuildFailed(_) => {}
-            IngestEvent::CollectionTuned(e) => {
-                self.judgements.remove(&e.ingest_id);
-                self.tuned(&e.namespace, &e.collection, (e.at, e.ingest_id), names);
-            }
-            // It may be handed in again from its dead letter.
-            IngestEvent::CollectionTuneFailed(_) => {}
-            IngestEvent::CollectionWithdrawn(e) => {
-                self.tuned(&e.namespace, &e.collection, (e.at, e.ingest_id), Vec::new());
-            }
-        }
-    }
-
-    /// Tunings of a collection lie in different partitions: the latest counts, as for those who search.
-    fn tuned(&mut self, namespace: &Namespace, name: &CollectionName, when: (i64, IngestId), names: Vec<Hash>) {
-        let collection = Collection::new(namespace.clone(), name.clone());
-        let last = self.adapters.entry(collection).or_insert_with(|| (when, Vec::new()));
-        if when >= last.0 {
-            *last = (when, names);
+            IngestEvent::CollectionTuning(e) => self.tunings.begun(e),
+            IngestEvent::CollectionTuned(e) => self.tunings.tuned(e, names),
+            IngestEvent::CollectionTuneFailed(e) => self.tunings.failed(e),
+            IngestEvent::CollectionWithdrawn(e) => self.tunings.removed(e),
         }
     }
 
@@ -223,8 +206,7 @@ impl Marks {
         living.extend(self.documents.living());
         living.extend(self.archives.into_values().flatten());
         living.extend(self.submitted.into_values().chain(self.in_work.into_values()).flatten());
-        living
-            .extend(self.judgements.into_values().chain(self.adapters.into_values().map(|(_, names)| names)).flatten());
+        living.extend(self.tunings.living());
         let removed = self.removed_projects;
         let projects = self.projects.into_iter().chain(self.imports).filter(|(project, _)| !removed.contains(project));
         living.extend(projects.flat_map(|(_, names)| names));

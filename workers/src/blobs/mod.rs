@@ -13,6 +13,7 @@ mod hash;
 mod marks;
 mod plan;
 mod scan;
+mod tunings;
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use riverrun_log::ObjectStoreBlobs;
 use riverrun_models::{ChatReply, ChatRequest, DeltaSink, Reranker, Usage};
 use riverrun_schemas::ingest::Chunk;
-use riverrun_schemas::{ChunkId, Collection, Decoded, Namespace};
+use riverrun_schemas::{ChunkId, Collection, Decoded, Failure, Namespace};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;

@@ -10,7 +10,7 @@ use riverrun_schemas::{BlobRef, Failure};
 use tokio::sync::mpsc;
 
 use super::measures::config;
-use super::{Ingester, blob_retry, blocking};
+use super::{Ingester, blocking};
 use crate::runtime::WorkError;
 
 /// Documents of one request that are read and stored at a time: at most this many files are in memory.
@@ -123,7 +123,7 @@ impl Ingester {
     async fn read_uploaded_archive(&self, start: &StartIngest, content: &BlobRef, globs: Globs) -> ReadSource {
         match self.blobs.get(content).await {
             Ok(bytes) => self.read_archive(start, start.source.clone(), bytes.to_vec(), globs).await,
-            Err(error) if error.retryable() => Err(blob_retry(&error)),
+            Err(error) if error.retryable() => Err(error.into()),
             Err(error) => Ok(Err(Failure::new(error.code(), error.to_string()))),
         }
     }
@@ -173,7 +173,7 @@ impl Ingester {
     }
 
     async fn store(&self, bytes: Vec<u8>, media_type: &str) -> Result<BlobRef, WorkError> {
-        self.blobs.put_bytes(Bytes::from(bytes), media_type).await.map_err(|error| blob_retry(&error))
+        self.blobs.put_bytes(Bytes::from(bytes), media_type).await.map_err(WorkError::from)
     }
 }
 

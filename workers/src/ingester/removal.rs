@@ -6,15 +6,14 @@
 use std::collections::BTreeMap;
 
 use riverrun_log::admin::Admin;
-use riverrun_log::{LogConfig, LogError, Outgoing, Schemas, StartAt, Tail, TopicPartition};
+use riverrun_log::{LogConfig, LogError, Schemas, StartAt, Tail, TopicPartition};
 use riverrun_schemas::ingest::{
-    ChunkEvent, ChunksWithdrawn, CollectionWithdrawn, DeleteCollection, DeleteDocument, DocumentWithdrawn,
-    IngestCommand, IngestEvent,
+    ChunksWithdrawn, CollectionWithdrawn, DeleteCollection, DeleteDocument, DocumentWithdrawn, IngestEvent,
 };
-use riverrun_schemas::{Decoded, DocumentId, Envelope, Topic, now_ms};
+use riverrun_schemas::{Decoded, DocumentId, Topic, now_ms};
 use riverrun_stores::warehouse::TableInfo;
 
-use super::{log_retry, outgoing};
+use super::log_retry;
 use crate::about::about;
 use crate::runtime::WorkError;
 
@@ -26,16 +25,10 @@ pub(super) struct Removal {
 }
 
 /// A document goes: its tables are gone already, its chunks follow.
-pub(super) fn withdrawn(
-    delete: &DeleteDocument,
-    tables: Vec<TableInfo>,
-    cause: &Envelope,
-) -> Result<Vec<Outgoing>, WorkError> {
+pub(super) fn withdrawn(delete: &DeleteDocument, tables: &[TableInfo]) -> (DocumentWithdrawn, ChunksWithdrawn) {
     let rows = tables.iter().map(|table| table.rows).sum();
     let tables = i64::try_from(tables.len()).unwrap_or(i64::MAX);
-    let event = about!(delete, DocumentWithdrawn { tables, rows });
-    let follows = about!(delete, ChunksWithdrawn { tables, rows });
-    Ok(vec![outgoing(IngestEvent::from(event), cause)?, outgoing(ChunkEvent::from(follows), cause)?])
+    (about!(delete, DocumentWithdrawn { tables, rows }), about!(delete, ChunksWithdrawn { tables, rows }))
 }
 
 impl Removal {
@@ -47,8 +40,7 @@ impl Removal {
     pub(super) async fn collection(
         &self,
         delete: &DeleteCollection,
-        cause: &Envelope,
-    ) -> Result<Vec<Outgoing>, WorkError> {
+    ) -> Result<(CollectionWithdrawn, Vec<DeleteDocument>), WorkError> {
         let documents = self.documents(delete).await.map_err(|error| log_retry(&error))?;
         let event = CollectionWithdrawn {
             ingest_id: delete.ingest_id,
@@ -57,19 +49,15 @@ impl Removal {
             documents: i64::try_from(documents.len()).unwrap_or(i64::MAX),
             at: now_ms(),
         };
-        let mut out = vec![outgoing(IngestEvent::from(event), cause)?];
-        for (document_id, source) in documents {
-            let command = DeleteDocument {
-                document_id,
-                ingest_id: delete.ingest_id,
-                namespace: delete.namespace.clone(),
-                collection: delete.collection.clone(),
-                source,
-                at: now_ms(),
-            };
-            out.push(outgoing(IngestCommand::from(command), cause)?);
-        }
-        Ok(out)
+        let command = |(document_id, source)| DeleteDocument {
+            document_id,
+            ingest_id: delete.ingest_id,
+            namespace: delete.namespace.clone(),
+            collection: delete.collection.clone(),
+            source,
+            at: now_ms(),
+        };
+        Ok((event, documents.into_iter().map(command).collect()))
     }
 
     async fn documents(&self, delete: &DeleteCollection) -> Result<BTreeMap<DocumentId, String>, LogError> {

@@ -13,9 +13,9 @@ use riverrun_schemas::ingest::{
 
 use super::batches::ready_batches;
 use super::history::Standing;
-use super::{Ingester, blob_retry, blocking, log_retry, outgoing};
+use super::{Ingester, blocking, log_retry};
 use crate::about::about;
-use crate::runtime::{Delivery, WorkError};
+use crate::runtime::{Delivery, WorkError, Worker};
 use crate::tree_builder::{STAGE, replaced, unreadable};
 
 /// Whether summaries are made of so many chunks; where there are too many of them, it is told.
@@ -39,8 +39,7 @@ impl Ingester {
         chunks: Vec<Chunk>,
     ) -> Result<BuildTree, WorkError> {
         let tree = Bytes::from(serde_json::to_vec(&Tree::of(chunks)).map_err(|error| unreadable(&error))?);
-        let stored: BlobRef =
-            self.blobs.put_bytes(tree, "application/json").await.map_err(|error| blob_retry(&error))?;
+        let stored: BlobRef = self.blobs.put_bytes(tree, "application/json").await?;
         Ok(about!(
             submit,
             BuildTree {
@@ -69,19 +68,19 @@ impl Ingester {
         let standing = self.history.standing(delivery.position.partition, command.ingest_id, command.document_id).await;
         if standing.map_err(|error| log_retry(&error))? != Standing::Current {
             let event = about!(command, DocumentFailed { stage: STAGE.to_owned(), error: replaced(&command.source) });
-            return Ok(vec![outgoing(IngestEvent::from(event), cause)?]);
+            return Ok(vec![self.outgoing(IngestEvent::from(event), cause)?]);
         }
         let Some(stored) = &command.tree else {
             return Err(WorkError::poison("tree_missing", format!("the last step of {} has no tree", command.source)));
         };
-        let bytes = self.blobs.get(stored).await.map_err(|error| blob_retry(&error))?;
+        let bytes = self.blobs.get(stored).await?;
         let tree = blocking(move || serde_json::from_slice::<Tree>(&bytes)).await?;
         let chunks = tree.map_err(|error| unreadable(&error))?.into_chunks();
         let version = &command.version;
         let context: Option<BlobRef> = None;
         let mut out = Vec::new();
         for ready in ready_batches!(command, version, chunks, context) {
-            out.push(outgoing(ChunkEvent::from(ready), cause)?);
+            out.push(self.outgoing(ChunkEvent::from(ready), cause)?);
         }
         Ok(out)
     }

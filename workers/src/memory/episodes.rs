@@ -11,8 +11,8 @@ use riverrun_schemas::memory::{EpisodeRemembered, MemoryEvent};
 use riverrun_schemas::{Session, counted, now_ms};
 use riverrun_stores::{EpisodePoint, Episodes};
 
+use super::model_error;
 use super::sessions::Sessions;
-use super::{model_error, outgoing, store_error};
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 
 const NAME: &str = "memory-episodes";
@@ -46,12 +46,12 @@ impl EpisodeKeeper {
         let point = |((id, text), vector)| EpisodePoint { id, text, vector };
         let points = memories.into_iter().zip(reply.vectors).map(point).collect();
         let kept = self.episodes.remember(session, &reply.model, reply.dimensions, points).await;
-        kept.map_err(|error| store_error(&error))
+        kept.map_err(WorkError::from)
     }
 
     async fn forget(&self, session: &Session, gone: &[Option<Vec<String>>]) -> Result<(), WorkError> {
         for ids in gone {
-            let removed = self.episodes.forget(session, ids.as_deref()).await.map_err(|error| store_error(&error))?;
+            let removed = self.episodes.forget(session, ids.as_deref()).await?;
             tracing::info!(%session, removed, "vectors of memories removed");
         }
         Ok(())
@@ -147,7 +147,7 @@ impl Worker for EpisodeKeeper {
         }
         self.forget(&session, &work.gone).await?;
         let episodes = work.ended.iter().filter_map(|turns| episode(&session, turns));
-        episodes.map(|event| outgoing(event, NAME, &last.envelope)).collect()
+        episodes.map(|event| self.outgoing(MemoryEvent::from(event), &last.envelope)).collect()
     }
 
     async fn assigned(
@@ -156,7 +156,7 @@ impl Worker for EpisodeKeeper {
         _context: &Context,
     ) -> Result<Vec<(TopicPartition, StartAt)>, WorkError> {
         // Vectors that are gone are made again; what else is written again on the way is there already and counts once.
-        let gone = self.episodes.is_empty().await.map_err(|error| store_error(&error))?;
+        let gone = self.episodes.is_empty().await?;
         Ok(self.sessions.assigned(partitions, gone))
     }
 

@@ -10,11 +10,8 @@ mod recorder;
 mod sessions;
 mod summarizer;
 
-use riverrun_log::{LogError, Outgoing};
+use riverrun_log::LogError;
 use riverrun_models::ModelError;
-use riverrun_schemas::Envelope;
-use riverrun_schemas::memory::MemoryEvent;
-use riverrun_stores::StoreError;
 
 use crate::runtime::{RuntimeConfig, WorkError};
 
@@ -25,11 +22,6 @@ pub use summarizer::Summarizer;
 /// The loop's settings for workers of memory: a failure that may pass is tried without end.
 pub fn patient(config: RuntimeConfig) -> RuntimeConfig {
     RuntimeConfig { max_attempts: u32::MAX, ..config }
-}
-
-fn outgoing(event: impl Into<MemoryEvent>, component: &str, cause: &Envelope) -> Result<Outgoing, WorkError> {
-    let event: MemoryEvent = event.into();
-    Ok(Outgoing::caused_by(&event, component, cause)?)
 }
 
 /// A model that is away, missing or out of place comes back; a request that it refuses is refused for ever.
@@ -48,10 +40,6 @@ fn model_error(error: &ModelError) -> WorkError {
         | ModelError::UnknownProvider { .. }
         | ModelError::Internal { .. } => WorkError::retry(error.code(), error),
     }
-}
-
-fn store_error(error: &StoreError) -> WorkError {
-    if error.retryable() { WorkError::retry(error.code(), error) } else { WorkError::poison(error.code(), error) }
 }
 
 /// Reading the log fails for a while, never for ever.

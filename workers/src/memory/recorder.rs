@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use riverrun_agents::memory::{MAX_TURN_BYTES, shorten_bytes};
 use riverrun_log::{AssignedPartition, LogError, Outgoing, StartAt, Tail, TopicPartition};
 use riverrun_schemas::agent::{AgentEvent, RunAccepted, RunFinished};
-use riverrun_schemas::memory::{TurnRecorded, TurnRole, run_turn_id};
+use riverrun_schemas::memory::{MemoryEvent, TurnRecorded, TurnRole, run_turn_id};
 use riverrun_schemas::{Decoded, RunId, Session, Topic};
 use riverrun_stores::{RunGate, Verdict};
 
-use super::{log_error, outgoing};
+use super::log_error;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 
 const NAME: &str = "memory-runs";
@@ -172,9 +172,9 @@ impl Worker for RunRecorder {
         let mut out = Vec::new();
         for (session, task, end, index) in self.apply(batch) {
             let cause = &batch[index].envelope;
-            out.push(outgoing(turn(&session, &end, TurnRole::User, &task), NAME, cause)?);
+            out.push(self.outgoing(MemoryEvent::from(turn(&session, &end, TurnRole::User, &task)), cause)?);
             if let Some(answer) = end.answer.as_deref().filter(|answer| !answer.trim().is_empty()) {
-                out.push(outgoing(turn(&session, &end, TurnRole::Assistant, answer), NAME, cause)?);
+                out.push(self.outgoing(MemoryEvent::from(turn(&session, &end, TurnRole::Assistant, answer)), cause)?);
             }
         }
         Ok(out)

@@ -16,8 +16,8 @@ use riverrun_log::{AssignedPartition, Outgoing, StartAt, TopicPartition};
 use riverrun_schemas::memory::{MemoryEvent, SummaryWritten};
 use riverrun_schemas::{Session, SummaryId, now_ms};
 
+use super::model_error;
 use super::sessions::Sessions;
-use super::{model_error, outgoing};
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 
 const NAME: &str = "memory-summary";
@@ -135,7 +135,7 @@ impl Worker for Summarizer {
             pending.clear();
         }
         pending.insert(session, Pending { summary_id: due.summary_id, trigger: last.position.offset });
-        Ok(vec![outgoing(written, NAME, &last.envelope)?])
+        Ok(vec![self.outgoing(MemoryEvent::from(written), &last.envelope)?])
     }
 
     async fn assigned(

@@ -16,7 +16,6 @@ use super::fold::{Ends, Fold, Origin, Place, Version};
 use super::follow::Follow;
 use crate::embedder::{vectors, work_error};
 use crate::indexer::{drop_if_empty, flush_vectors};
-use crate::reembedder::store_error;
 use crate::runtime::{Context, WorkError};
 
 mod again;
@@ -142,13 +141,13 @@ impl<'r> Mend<'r> {
     pub(super) async fn run(mut self) -> Result<Done, WorkError> {
         for _ in 0..MAX_ROUNDS {
             self.catch_up().await?;
-            let target = self.target().await.map_err(|error| store_error(&error))?;
+            let target = self.target().await?;
             if self.fold.lacks_embeddings(&target.model) && !self.chunks_read {
                 self.read_chunks().await?;
             }
-            let mut todo = self.differences(&target).await.map_err(|error| store_error(&error))?;
+            let mut todo = self.differences(&target).await?;
             if todo.is_empty() {
-                todo.torn = self.torn(&target).await.map_err(|error| store_error(&error))?;
+                todo.torn = self.torn(&target).await?;
             }
             if todo.is_empty() {
                 if self.hand_in_again(&todo.missing, &target.model).await? {
@@ -334,12 +333,12 @@ impl<'r> Mend<'r> {
             return Ok(Still::Changed);
         }
         group.retain(|batch| self.fold.wanted(&batch.document, &target.model).is(batch.ingest, &batch.version));
-        self.write_wanted(group, target).await.map_err(|error| store_error(&error))?;
+        self.write_wanted(group, target).await?;
         Ok(Still::Same)
     }
 
     async fn is_still(&self, target: &Target) -> Result<Still, WorkError> {
-        let now = self.target().await.map_err(|error| store_error(&error))?;
+        let now = self.target().await?;
         Ok(if now.model == target.model { Still::Same } else { Still::Changed })
     }
 
@@ -390,7 +389,7 @@ impl<'r> Mend<'r> {
         match self.rebuilder.vectors.chunks(self.collection, &batch.document).await {
             Ok(chunks) => Ok(chunks.into_iter().map(|chunk| chunk.chunk_id).collect()),
             Err(StoreError::Unsupported(_)) => Ok(HashSet::new()),
-            Err(error) => Err(store_error(&error)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -403,7 +402,7 @@ impl<'r> Mend<'r> {
         let _alone = turn.lock().await;
         self.catch_up().await?;
         match self.is_still(target).await? {
-            Still::Same => self.remove(todo, target).await.map_err(|error| store_error(&error)),
+            Still::Same => self.remove(todo, target).await.map_err(WorkError::from),
             Still::Changed => Ok(()),
         }
     }
@@ -428,7 +427,7 @@ impl<'r> Mend<'r> {
     }
 
     async fn finished(mut self, target: Target, missing: Vec<DocumentId>) -> Result<Done, WorkError> {
-        let there = self.rebuilder.vectors.documents(self.collection).await.map_err(|error| store_error(&error))?;
+        let there = self.rebuilder.vectors.documents(self.collection).await?;
         self.done.documents = there.len();
         self.done.chunks = there.values().sum();
         self.done.model = if there.is_empty() { String::new() } else { target.model };

@@ -21,12 +21,11 @@ use riverrun_log::Outgoing;
 use riverrun_schemas::ingest::{
     CollectionRebuildFailed, CollectionRebuilding, CollectionRebuilt, IngestCommand, IngestEvent, RebuildCollection,
 };
-use riverrun_schemas::{Collection, Envelope, EventSet, now_ms};
+use riverrun_schemas::{Collection, Envelope, now_ms};
 use riverrun_stores::{Gap, GapState, Gaps, KeywordIndex, VectorStore};
 use tokio_util::sync::CancellationToken;
 
-use crate::embedder::failure_of;
-use crate::reembedder::store_error;
+use crate::failures::failure_of;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 use crate::turns::Turns;
 
@@ -89,12 +88,12 @@ impl Rebuilder {
             self.set_aside(&collection, true, true, "it is made again from nothing").await?;
             // Once: what follows completes what is there.
             let rest = RebuildCollection { afresh: false, ..command.clone() };
-            return Ok(vec![outgoing(IngestCommand::from(rest), cause)?]);
+            return Ok(vec![self.outgoing(IngestCommand::from(rest), cause)?]);
         }
         self.examine(&collection).await?;
         let done = Mend::open(self, context, &collection, (command.ingest_id, cause)).await?.run().await?;
         self.tell(&collection, &done);
-        Ok(vec![outgoing(IngestEvent::from(rebuilt(command, done)), cause)?])
+        Ok(vec![self.outgoing(IngestEvent::from(rebuilt(command, done)), cause)?])
     }
 
     /// The process goes on.
@@ -121,7 +120,7 @@ impl Rebuilder {
             reason: found.unwrap_or_else(|| "it was asked for".to_owned()),
             at: now_ms(),
         };
-        context.producer.send_one(outgoing(IngestEvent::from(event), cause)?).await?;
+        context.producer.send_one(self.outgoing(IngestEvent::from(event), cause)?).await?;
         Ok(())
     }
 
@@ -134,7 +133,7 @@ impl Rebuilder {
                 Err(error) if error.is_damage() => {
                     self.set_aside(collection, of_vectors, !of_vectors, &error.to_string()).await?;
                 }
-                Err(error) => return Err(store_error(&error)),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
@@ -152,10 +151,10 @@ impl Rebuilder {
         let turn = self.turns.of(collection);
         let _alone = turn.lock().await;
         if vectors {
-            self.vectors.set_aside(collection, reason).await.map_err(|error| store_error(&error))?;
+            self.vectors.set_aside(collection, reason).await?;
         }
         if keywords {
-            self.keywords.set_aside(collection, reason).await.map_err(|error| store_error(&error))?;
+            self.keywords.set_aside(collection, reason).await?;
         }
         Ok(())
     }
@@ -216,7 +215,7 @@ impl Worker for Rebuilder {
             error,
             at: now_ms(),
         };
-        outgoing(IngestEvent::from(event), &delivery.envelope).into_iter().collect()
+        self.outgoing(IngestEvent::from(event), &delivery.envelope).into_iter().collect()
     }
 }
 
@@ -251,8 +250,4 @@ fn rebuilt(command: &RebuildCollection, done: Done) -> CollectionRebuilt {
         missing_documents: done.missing.into_iter().take(MAX_NAMED).collect(),
         at: now_ms(),
     }
-}
-
-fn outgoing<E: EventSet>(event: E, cause: &Envelope) -> Result<Outgoing, WorkError> {
-    Outgoing::caused_by(&event, NAME, cause).map_err(|error| WorkError::poison(error.code(), error))
 }

@@ -28,9 +28,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use riverrun_log::{
-    AssignedPartition, LogConfig, LogError, Outgoing, Position, Producer, Schemas, StartAt, TopicPartition,
+    AssignedPartition, BlobError, LogConfig, LogError, Outgoing, Position, Producer, Schemas, StartAt, TopicPartition,
 };
 use riverrun_schemas::{Envelope, EventId, EventSet};
+use riverrun_stores::StoreError;
 use tokio_util::sync::CancellationToken;
 
 pub use handle::{Progress, WorkerHandle, WorkerState, WorkerStatus};
@@ -128,6 +129,10 @@ impl WorkError {
         Self::Poison { code: code.into(), reason: reason.to_string() }
     }
 
+    fn of(may_pass: bool, code: &str, reason: &dyn std::fmt::Display) -> Self {
+        if may_pass { Self::retry(code, reason) } else { Self::poison(code, reason) }
+    }
+
     /// No input can work.
     pub fn fatal(code: impl Into<String>, reason: impl std::fmt::Display) -> Self {
         Self::Fatal { code: code.into(), reason: reason.to_string() }
@@ -138,9 +143,20 @@ impl From<LogError> for WorkError {
     fn from(error: LogError) -> Self {
         match &error {
             LogError::Fenced { .. } => Self::fatal(error.code(), &error),
-            _ if error.retryable() => Self::retry(error.code(), &error),
-            _ => Self::poison(error.code(), &error),
+            _ => Self::of(error.retryable(), error.code(), &error),
         }
+    }
+}
+
+impl From<StoreError> for WorkError {
+    fn from(error: StoreError) -> Self {
+        Self::of(error.retryable(), error.code(), &error)
+    }
+}
+
+impl From<BlobError> for WorkError {
+    fn from(error: BlobError) -> Self {
+        Self::of(error.retryable(), error.code(), &error)
     }
 }
 

@@ -118,18 +118,14 @@ impl Trainer {
         context: &Context,
     ) -> Result<(), WorkError> {
         let event: FinetuneEvent = event.into();
-        context.producer.send_one(Outgoing::caused_by(&event, NAME, cause)?).await?;
+        context.producer.send_one(self.outgoing(event, cause)?).await?;
         Ok(())
     }
 }
 
 /// Why a training failed, as its event says it.
 fn failure(error: &TrainingError) -> Failure {
-    let plain = Failure::new(error.code(), error.to_string());
-    match error.hint() {
-        Some(hint) => plain.with_hint(hint),
-        None => plain,
-    }
+    Failure { code: error.code().to_owned(), message: error.to_string(), hint: error.hint() }
 }
 
 #[async_trait]
@@ -165,6 +161,6 @@ impl Worker for Trainer {
             error: Some(Failure::new(code, reason)),
             at: now_ms(),
         };
-        Outgoing::caused_by(&FinetuneEvent::from(end), NAME, &delivery.envelope).into_iter().collect()
+        self.outgoing(FinetuneEvent::from(end), &delivery.envelope).into_iter().collect()
     }
 }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::stop::Stop;
 use super::{Trainer, failure};
+use crate::failures::model_failure;
 use crate::runtime::{Context, WorkError};
 
 /// Steps that wait to be told before training waits too.
@@ -269,13 +270,5 @@ enum Refused {
 impl From<Failure> for Refused {
     fn from(failure: Failure) -> Self {
         Self::Job(failure)
-    }
-}
-
-fn model_failure(error: &ModelError) -> Failure {
-    let plain = Failure::new(error.code(), error.to_string());
-    match error.hint() {
-        Some(hint) => plain.with_hint(hint),
-        None => plain,
     }
 }

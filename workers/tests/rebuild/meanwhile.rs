@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test(flavor = "multi_thread")]
 async fn given_an_old_copy_of_the_indexes_when_asked_then_what_came_since_is_there_and_what_went_is_gone() {
     let world = World::new().await;
-    let process = world.start(GatedModels::new(0));
+    let process = world.start(GatedModels::embedding(by_length, 0));
     for name in ["a", "b", "c"] {
         world.index_version(name, "v1", 5, OLD).await;
     }
@@ -14,7 +14,7 @@ async fn given_an_old_copy_of_the_indexes_when_asked_then_what_came_since_is_the
     for kind in ["vectors", "keywords"] {
         copy_folder(&world.root(kind), &copy.path().join(kind));
     }
-    let process = world.start(GatedModels::new(0));
+    let process = world.start(GatedModels::embedding(by_length, 0));
     // As many chunks as before: counts alone don't tell.
     world.index_version("a", "v2", 5, OLD).await;
     world.index_version("d", "v1", 2, OLD).await;
@@ -26,7 +26,7 @@ async fn given_an_old_copy_of_the_indexes_when_asked_then_what_came_since_is_the
         std::fs::remove_dir_all(world.root(kind)).unwrap();
         copy_folder(&copy.path().join(kind), &world.root(kind));
     }
-    let process = world.start(GatedModels::new(0));
+    let process = world.start(GatedModels::embedding(by_length, 0));
     let done = world.end(world.ask("old", false).await).await;
     assert_eq!((done.removed, done.vectors, done.keywords), (1, 7, 7));
     process.holds(&world, &[("a", 5), ("b", 5), ("d", 2)]).await;
@@ -54,7 +54,7 @@ async fn given_removals_and_new_versions_while_it_is_made_again_then_nothing_old
     world.reembedded().await;
     std::fs::remove_dir_all(world.index("vectors")).unwrap();
     // Vectors of the new model have to be made, and wait.
-    let models = GatedModels::new(0);
+    let models = GatedModels::embedding(by_length, 0);
     let process = world.start(models.clone());
     let request = world.ask("meanwhile", false).await;
     eventually("the first batch at the model", || async { (models.calls() > 0).then_some(()) }).await;
@@ -62,7 +62,7 @@ async fn given_removals_and_new_versions_while_it_is_made_again_then_nothing_old
     world.withdraw("a").await;
     world.withdraw("c").await;
     world.index_version("b", "v3", 4, NEW).await;
-    models.gate.add_permits(1_000);
+    models.open();
     let done = world.end(request).await;
     assert_eq!((done.documents, done.chunks, done.embed_model.as_str()), (1, 4, NEW));
     let only = (counts(&[("b", 4)]), counts(&[("b", 4)]));
@@ -80,12 +80,12 @@ async fn given_a_kill_half_way_when_it_goes_on_then_all_is_there_and_what_was_do
     for kind in ["vectors", "keywords"] {
         std::fs::remove_dir_all(world.index(kind)).unwrap();
     }
-    let models = GatedModels::new(2);
+    let models = GatedModels::embedding(by_length, 2);
     let process = world.start(models.clone());
     let request = world.ask("killed", false).await;
     eventually("some of it", || async { (models.calls() >= 3).then_some(()) }).await;
     let (vectors, keywords) = process.kill();
-    let rest = GatedModels::new(1_000);
+    let rest = GatedModels::embedding(by_length, ALL);
     let process = world.start_on(vectors, keywords, rest.clone());
     let done = world.end(request).await;
     assert_eq!((done.documents, done.chunks, done.missing), (3, 17, 0));

@@ -26,6 +26,7 @@ pub(super) const LIBRARIES: &str = "RIVERRUN_SANDBOX_LIBRARIES";
 
 /// Newest rules that are asked for; an older kernel enforces what it knows of them.
 const RULES: ABI = ABI::V6;
+
 /// What programs of the system need to start. Not all of `/etc`, which has secrets.
 const SYSTEM: &[&str] = &[
     "/usr",

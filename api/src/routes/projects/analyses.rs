@@ -12,8 +12,8 @@ use riverrun_schemas::projects::AnalyzeProject;
 use riverrun_schemas::{AnalysisId, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::documents::DocumentKey;
+use riverrun_stores::read_models::Timestamp;
 use riverrun_stores::read_models::projects::{self, AnalysisRow, ProjectRow};
-use riverrun_stores::read_models::{PageRequest, Timestamp};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -148,11 +148,19 @@ fn not_analyzed(text: &str) -> ApiError {
         .hint(format!("riverrun project analyze {text}"))
 }
 
-/// The analyses that are done, newest first.
-pub(super) async fn done(state: &AppState, row: &ProjectRow) -> Result<Vec<AnalysisRow>, ApiError> {
-    let page = PageRequest { limit: Some(500), cursor: None };
-    let found = projects::analyses(&state.parts().sql, row.project_id, &page).await?;
-    Ok(found.items.into_iter().filter(|one| one.report.is_some()).collect())
+/// The newest analysis that is done.
+pub(super) async fn newest(state: &AppState, row: &ProjectRow) -> Result<Option<AnalysisRow>, ApiError> {
+    Ok(projects::done_analyses(&state.parts().sql, row.project_id, None, 1).await?.pop())
+}
+
+/// The analyses that were done before another one, newest first.
+pub(super) async fn before(
+    state: &AppState,
+    row: &ProjectRow,
+    analysis: &AnalysisRow,
+    limit: u32,
+) -> Result<Vec<AnalysisRow>, ApiError> {
+    Ok(projects::done_analyses(&state.parts().sql, row.project_id, Some(analysis), limit).await?)
 }
 
 async fn named(state: &AppState, row: &ProjectRow, text: &str) -> Result<AnalysisRow, ApiError> {
@@ -216,7 +224,7 @@ async fn report_of(
     let row = project(&state, query.namespace.as_deref(), &text).await?;
     let analysis = match &query.analysis {
         Some(analysis) => named(&state, &row, analysis).await?,
-        None => done(&state, &row).await?.into_iter().next().ok_or_else(|| not_analyzed(&text))?,
+        None => newest(&state, &row).await?.ok_or_else(|| not_analyzed(&text))?,
     };
     let report = read_report(&state, &row, &analysis).await?;
     if format == "html" {
@@ -263,17 +271,14 @@ async fn trend(
     Query(query): Query<TrendQuery>,
 ) -> Result<Reply<TrendView>, ApiError> {
     let row = project(&state, query.namespace.as_deref(), &text).await?;
-    let all = done(&state, &row).await?;
     let to = match &query.to {
         Some(to) => named(&state, &row, to).await?,
-        None => all.first().cloned().ok_or_else(|| not_analyzed(&text))?,
+        None => newest(&state, &row).await?.ok_or_else(|| not_analyzed(&text))?,
     };
     let from = match &query.from {
         Some(from) => named(&state, &row, from).await?,
         // The one before it. Since the first nothing changed.
-        None => {
-            all.into_iter().skip_while(|one| one.analysis_id != to.analysis_id).nth(1).unwrap_or_else(|| to.clone())
-        }
+        None => before(&state, &row, &to, 1).await?.pop().unwrap_or_else(|| to.clone()),
     };
     let found = report::trend(&read_report(&state, &row, &from).await?, &read_report(&state, &row, &to).await?);
     Ok(Reply(TrendView {

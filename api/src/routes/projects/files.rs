@@ -8,14 +8,14 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use riverrun_projects::language::Language;
-use riverrun_projects::patch;
 use riverrun_projects::text::FileText;
+use riverrun_projects::{aside, patch};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::analyses::{done, read_report};
+use super::analyses::{newest, read_report};
 use super::{ListQuery, copies, project, tree};
 use crate::error::ApiError;
 use crate::extract::{NamespaceQuery, Query};
@@ -50,8 +50,8 @@ async fn files(
     let row = project(&state, query.namespace.as_deref(), &text).await?;
     let tree = tree(&state, &row).await?;
     let mut counts: HashMap<String, u64> = HashMap::new();
-    if let Some(analysis) = done(&state, &row).await?.first() {
-        for finding in read_report(&state, &row, analysis).await?.findings {
+    if let Some(analysis) = newest(&state, &row).await? {
+        for finding in read_report(&state, &row, &analysis).await?.findings {
             *counts.entry(finding.file).or_default() += 1;
         }
     }
@@ -115,6 +115,6 @@ async fn patch_of(
         None => now.clone(),
     };
     let (before, after) = copies.changed(&base, &now).await?;
-    let patch = patch::patch(&before, &after);
+    let patch = aside("comparing the files", move || patch::patch(&before, &after)).await?;
     Ok(([(CONTENT_TYPE, "text/x-patch")], patch).into_response())
 }

@@ -7,12 +7,12 @@ use riverrun_projects::{Report, report};
 use riverrun_stores::read_models::Timestamp;
 use riverrun_stores::read_models::projects::{AnalysisRow, ProjectRow};
 
-use super::analyses::{analysis_view, done, read_report};
+use super::analyses::{analysis_view, before, read_report};
 use crate::error::ApiError;
 use crate::state::AppState;
 
 /// Analyses that the page's curves have.
-const MAX_POINTS: usize = 100;
+const MAX_POINTS: u32 = 100;
 
 pub(super) async fn answer(
     state: &AppState,
@@ -21,15 +21,13 @@ pub(super) async fn answer(
     report: &Report,
 ) -> Result<Response, ApiError> {
     // Newest first; what came later is no part of this page.
-    let all = done(state, row).await?;
-    let until_now: Vec<&AnalysisRow> =
-        all.iter().skip_while(|one| one.analysis_id != analysis.analysis_id).take(MAX_POINTS).collect();
-    let trend = match until_now.get(1) {
+    let earlier = before(state, row, analysis, MAX_POINTS - 1).await?;
+    let trend = match earlier.first() {
         // One that can't be read any more is left out.
         Some(before) => read_report(state, row, before).await.ok().map(|before| report::trend(&before, report)),
         None => None,
     };
-    let history: Vec<Point> = until_now.iter().rev().map(|one| point(one)).collect();
+    let history: Vec<Point> = earlier.iter().rev().chain([analysis]).map(point).collect();
     let at = Timestamp(analysis.created_at).to_string();
     let page = Page { name: &row.name, at: &at, report, history: &history, trend: trend.as_ref() };
     let headers = [

@@ -9,7 +9,7 @@ use riverrun_schemas::projects::{ApplyProposal, ImproveFile, ProjectCommand, Rev
 use riverrun_schemas::{ChangeId, ProposalId, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::projects::{self, ChangeRow, ProjectRow, ProposalRow};
-use riverrun_stores::read_models::{PageRequest, Timestamp};
+use riverrun_stores::read_models::{Timestamp, failure_view};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -111,6 +111,7 @@ fn proposal_view(row: &ProposalRow) -> ProposalView {
         findings_after: row.findings_after,
         improves: row.improves,
         note: row.note.clone(),
+        error: row.error.as_ref().map(failure_view),
         model: row.model.clone(),
         total_tokens: row.prompt_tokens.saturating_add(row.completion_tokens),
         tests: row.tests_json.as_deref().and_then(|text| serde_json::from_str(text).ok()),
@@ -202,9 +203,7 @@ async fn apply(
     let proposal_id: ProposalId = match &body.proposal_id {
         Some(proposal) => id(proposal)?,
         None => {
-            let page = PageRequest { limit: Some(500), cursor: None };
-            let found = projects::proposals(&state.parts().sql, row.project_id, &page).await?;
-            let newest = found.items.into_iter().find(|one| one.file == body.file && one.status == "proposed");
+            let newest = projects::open_proposal(&state.parts().sql, row.project_id, &body.file).await?;
             newest.ok_or_else(|| no_proposal(&format!("for {:?}", body.file)))?.proposal_id
         }
     };

@@ -10,6 +10,7 @@ use riverrun_schemas::agent::RunRequest;
 use tokio::sync::mpsc;
 
 use super::super::metadata;
+use super::super::runs::turn::stuck;
 use super::super::runs::watch::follow;
 use super::super::runs::{OneRun, approve, outcome, step_line, summary};
 use crate::args::AgentRunArgs;
@@ -18,6 +19,7 @@ use crate::error::{CliError, Exit};
 use crate::host::{self, Connection};
 use crate::output::{Output, print_json, print_line, tell};
 use crate::settings::Settings;
+use crate::signals::Signals;
 
 const COMPONENT: &str = "cli";
 /// How long a worker may take to take the run.
@@ -109,6 +111,12 @@ async fn check_collections(connection: &Connection, request: &RunRequest) -> Res
     }
 }
 
+/// What becomes of a run whose command is interrupted.
+fn left(run_id: &str, alone: bool) -> String {
+    let goes_on = if alone { "goes on with the next riverrun serve" } else { "goes on" };
+    format!("run {run_id} {goes_on}: riverrun runs watch {run_id} follows it, riverrun runs cancel {run_id} stops it")
+}
+
 /// Follows the run. Its questions are asked here when somebody is there; otherwise it is said how to answer, and when
 /// nobody could (this process has the data folder), the command ends and the run waits.
 pub async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: bool) -> Result<RunView, CliError> {
@@ -131,12 +139,12 @@ pub async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: boo
                     Ok(())
                 }
                 Some(question) if alone => {
-                    let error = waits(&id, &question);
+                    let error = approve::waits(&id, &question);
                     let _ = unasked.set(question); // the first one is enough
                     Err(error)
                 }
-                Some(_) => {
-                    approve::tell_question(&id, step);
+                Some(question) => {
+                    approve::tell_question(&id, &question);
                     Ok(())
                 }
             }
@@ -150,11 +158,6 @@ pub async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: boo
                 // The command is on the log; a busy worker may take a moment to take it.
                 Err(error)
                     if error.exit == Exit::Refused && unasked.get().is_none() && since.elapsed() < FIRST_WORD => {}
-                Err(error) if error.exit == Exit::Interrupted => {
-                    return Err(error.hint(format!(
-                        "the run goes on with the next riverrun serve; riverrun runs cancel {id} stops it"
-                    )));
-                }
                 other => return other,
             }
         }
@@ -166,13 +169,12 @@ pub async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: boo
         }
         std::future::pending().await
     };
+    let mut signals = Signals::listen()?;
     tokio::select! {
         result = following => result,
         never = answering => never,
+        error = stuck(connection, &run) => Err(error),
+        // Whoever ends the command is told what it leaves behind.
+        () = signals.next() => Err(CliError::interrupted().hint(left(&id, alone))),
     }
-}
-
-fn waits(run_id: &str, question: &PendingApprovalView) -> CliError {
-    CliError::new(Exit::Refused, format!("run {run_id} waits for approval of {}: {}", question.tool, question.reason))
-        .hint(format!("riverrun runs approve {run_id} {} (or the same with --deny)", question.step))
 }

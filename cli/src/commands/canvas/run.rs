@@ -39,9 +39,11 @@ pub struct CanvasRunArgs {
 }
 
 impl CanvasRunArgs {
-    /// Whether a canvas of the server is meant: there is no such file, and it looks like none.
+    /// Whether a canvas of the server is meant: there is no such file, and it looks like none. A folder may happen to be called like one.
     pub fn is_saved(&self) -> bool {
-        !self.file.exists() && self.file.components().count() == 1 && self.file.extension().is_none()
+        (!self.file.exists() || self.file.is_dir())
+            && self.file.components().count() == 1
+            && self.file.extension().is_none()
     }
 }
 

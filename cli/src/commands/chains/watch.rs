@@ -2,7 +2,7 @@
 
 use riverrun_api::wire::{ChainView, RunMessage, RunStatus};
 
-use super::super::runs::approve::tell_question;
+use super::super::runs::approve::Questions;
 use super::super::runs::{self, OneRun, watch};
 use super::{OneChain, show};
 use crate::error::{CliError, Exit};
@@ -14,14 +14,12 @@ pub async fn run(connection: &Connection, chain: &OneChain, output: Output) -> R
     let started = show::read(connection, chain).await?;
     let count = started.runs.len();
     for (run, place) in started.runs.iter().zip(1usize..) {
-        let run_id = run.run_id.to_string();
-        let mut on_message = |message: &RunMessage| -> Result<(), CliError> {
-            if let RunMessage::Step { step, .. } = message {
-                tell_question(&run_id, step);
-            }
-            Ok(())
+        let one = OneRun { run_id: run.run_id.to_string(), namespace: chain.namespace.clone() };
+        let questions = Questions::of(connection, &one).await;
+        let mut on_message = |message: &RunMessage| match message {
+            RunMessage::Step { step, .. } => questions.told(step),
+            RunMessage::Start { .. } | RunMessage::Token { .. } | RunMessage::Final { .. } => Ok(()),
         };
-        let one = OneRun { run_id: run_id.clone(), namespace: chain.namespace.clone() };
         let result = watch::follow(connection, &one, 0, false, &mut on_message).await?;
         tell(&format!("{place} of {count}: {}: {}", run.name, runs::summary(&result)));
     }

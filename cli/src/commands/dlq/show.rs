@@ -7,7 +7,7 @@ use riverrun_api::wire::DeadLetterEntry;
 use riverrun_schemas::{agreed, counted};
 
 use crate::client::encode;
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, WRITABLE};
 use crate::host::Connection;
 use crate::output::{Output, tell};
 
@@ -21,8 +21,9 @@ pub async fn run(connection: &Connection, id: &str, to: Option<PathBuf>, output:
         .decode(encoded)
         .map_err(|error| CliError::new(Exit::Failed, format!("the record's bytes can't be read: {error}")))?;
     if let Some(path) = to {
-        std::fs::write(&path, &bytes)
-            .map_err(|error| CliError::new(Exit::Failed, format!("writing {} failed: {error}", path.display())))?;
+        std::fs::write(&path, &bytes).map_err(|error| {
+            CliError::new(Exit::Failed, format!("writing {} failed: {error}", path.display())).hint(WRITABLE)
+        })?;
         tell(&format!("{} {} in {}", counted(bytes.len(), "byte"), agreed(bytes.len(), "is", "are"), path.display()));
     }
     output.show(&letter, |letter| {

@@ -11,6 +11,7 @@ use super::from_runs::of_runs;
 use crate::client::FormPart;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
+use crate::input;
 use crate::output::{Output, tell};
 
 /// Largest file that is handed in, in bytes; what the API takes.
@@ -28,7 +29,7 @@ pub(super) async fn run(connection: &Connection, args: DatasetArgs, output: Outp
     }
     let content = match (&conditions, &args.jsonl) {
         (Some(conditions), _) => of_runs(connection, conditions).await?,
-        (None, Some(path)) => read(path)?,
+        (None, Some(path)) => read(path).await?,
         (None, None) => return Err(CliError::new(Exit::Usage, "neither --jsonl nor --from-runs is given")),
     };
     let from_runs = conditions.as_ref().map(|conditions| conditions.text.as_str());
@@ -38,16 +39,11 @@ pub(super) async fn run(connection: &Connection, args: DatasetArgs, output: Outp
     output.show(&view, summary)
 }
 
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    let refused = |reason: String| {
+pub(super) async fn read(path: &Path) -> Result<Vec<u8>, CliError> {
+    input::read(path, MAX_FILE).await.map_err(|reason| {
         CliError::new(Exit::Refused, format!("{} can't be read: {reason}", path.display()))
             .hint("a dataset is a file of JSON lines, such as {\"prompt\": \"…\", \"completion\": \"…\"}")
-    };
-    let size = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?.len();
-    if size > MAX_FILE {
-        return Err(refused(format!("it has {size} bytes, more than {MAX_FILE}")));
-    }
-    std::fs::read(path).map_err(|error| refused(error.to_string()))
+    })
 }
 
 /// What a file of examples is of.

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use riverrun_models::ModelSettings;
 
+use crate::args::finite;
 use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::Output;
@@ -125,16 +126,16 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N")]
     pub rank: Option<usize>,
     /// How strongly adapters count, over the rank
-    #[arg(long, value_name = "ALPHA")]
+    #[arg(long, value_name = "ALPHA", value_parser = finite::<f64>)]
     pub alpha: Option<f64>,
     /// Part of the input that adapters do not see in training
-    #[arg(long, value_name = "0..0.9")]
+    #[arg(long, value_name = "0..0.9", value_parser = finite::<f32>)]
     pub dropout: Option<f32>,
     /// A projection that gets an adapter; may be repeated. All when left out
     #[arg(long = "target", value_name = "PROJECTION")]
     pub targets: Vec<String>,
     /// The highest learning rate
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = finite::<f64>)]
     pub learning_rate: Option<f64>,
     /// Examples of a pass
     #[arg(long, value_name = "N")]

@@ -18,6 +18,8 @@ use crate::progress;
 
 /// How often a training is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How long it may take until a training shows.
+const FIRST_WORD: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(connection: &Connection, args: TrainArgs, output: Output) -> Result<(), CliError> {
     if args.detach && connection.is_hosting() {
@@ -56,7 +58,21 @@ pub(super) async fn run(connection: &Connection, args: TrainArgs, output: Output
         return output.show(&accepted, |accepted| accepted.job_id.clone());
     }
     tell(&format!("training {}", accepted.job_id));
+    shows(connection, &accepted.job_id).await?;
     watch(connection, &accepted.job_id, output).await
+}
+
+/// Waits until a training that was just accepted can be looked at: what shows it may be behind the log on a machine that is busy.
+async fn shows(connection: &Connection, job_id: &str) -> Result<(), CliError> {
+    let since = tokio::time::Instant::now();
+    let path = format!("/finetune/jobs/{}", encode(job_id));
+    loop {
+        match connection.client.get::<JobView>(&path).await {
+            Err(error) if error.code.as_deref() == Some("finetune_job_not_found") && since.elapsed() < FIRST_WORD => {}
+            seen => return seen.map(|_| ()),
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
 
 /// A dataset that is not there, as whoever may have meant a file reads it: of one that is there no name was asked for.
@@ -72,16 +88,16 @@ fn is_of_method(error: &CliError) -> bool {
     error.code.as_deref() == Some("cuda_required")
 }
 
-/// The dataset's name; a file is handed in under the name of the model.
+/// The dataset's name; a file is handed in under the name of the model. A folder is none: it may happen to be called like a dataset.
 async fn dataset(connection: &Connection, args: &TrainArgs) -> Result<String, CliError> {
     let path = Path::new(&args.dataset);
-    if !path.exists() {
+    if !path.exists() || path.is_dir() {
         return Ok(args.dataset.clone());
     }
     let usual = if ["dpo", "rlhf"].contains(&args.method.as_str()) { "dpo" } else { "sft" };
     let format = args.format.as_deref().unwrap_or(usual);
     let of = Of { format, base_model: args.base_model.as_deref(), from_runs: None };
-    let view = hand_in(connection, &args.name, of, read(path)?).await?;
+    let view = hand_in(connection, &args.name, of, read(path).await?).await?;
     tell_warnings(&view);
     Ok(view.name)
 }
@@ -155,15 +171,20 @@ pub(super) async fn watch(connection: &Connection, job_id: &str, output: Output)
             tell(&doubt);
         }
     }
+    outcome(&job)
+}
+
+/// Success, or why not.
+fn outcome(job: &JobView) -> Result<(), CliError> {
+    let listed = "riverrun finetune jobs";
     match &job.error {
-        None => Ok(()),
-        Some(error) => {
-            let failed = CliError::new(Exit::Failed, error.message.clone());
-            Err(match &error.hint {
-                Some(hint) => failed.hint(hint.clone()),
-                None => failed,
-            })
+        Some(error) => Err(CliError::new(Exit::of_failure(&error.code), error.message.clone())
+            .hint(listed)
+            .maybe_hint(error.hint.clone())),
+        None if job.status == "cancelled" => {
+            Err(CliError::new(Exit::Failed, format!("training {} was cancelled", job.job_id)).hint(listed))
         }
+        None => Ok(()),
     }
 }
 
@@ -227,6 +248,24 @@ mod tests {
         let refused = |code: &str| CliError { code: Some(code.to_owned()), ..CliError::new(Exit::Failed, "refused") };
         assert!(is_of_method(&refused("cuda_required")));
         assert!(!is_of_method(&refused("dataset_not_found")));
+    }
+
+    #[test]
+    fn given_a_training_that_ended_when_it_was_followed_then_the_exit_code_says_how() {
+        let ended = |status: &str, code: Option<&str>| {
+            let error = code.map(|code| serde_json::json!({ "code": code, "message": "it failed" }));
+            let view = serde_json::json!({
+                "job_id": "job_x", "name": "poet", "method": "sft_lora", "dataset": "verses", "dataset_sha256": "ab",
+                "base_model": "small", "status": status, "step": 3, "max_steps": 9, "loss": null, "eval_loss": null,
+                "learning_rate": null, "tokens_per_s": null, "eta_s": null, "settings": {}, "model": null, "error": error,
+                "created_at": "2026-01-01T00:00:00Z", "started_at": null, "finished_at": null,
+            });
+            outcome(&serde_json::from_value(view).unwrap()).map_err(|error| (error.exit, error.hint.is_some()))
+        };
+        assert_eq!(ended("succeeded", None), Ok(()));
+        assert_eq!(ended("cancelled", None), Err((Exit::Failed, true)));
+        assert_eq!(ended("failed", Some("training_diverged")), Err((Exit::Failed, true)));
+        assert_eq!(ended("failed", Some("model_missing")), Err((Exit::ServiceDown, true)));
     }
 
     #[test]

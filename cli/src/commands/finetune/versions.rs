@@ -117,9 +117,12 @@ pub(super) async fn export(
     output: Output,
 ) -> Result<(), CliError> {
     let place = place(version)?;
-    let failed =
-        |error: std::io::Error| CliError::new(Exit::Failed, format!("{} can't be written: {error}", to.display()));
-    std::fs::create_dir_all(to).map_err(failed)?;
+    // A version that is not there makes no folder.
+    let _: ModelVersionView = connection.client.get(&place).await?;
+    std::fs::create_dir_all(to).map_err(|error| {
+        CliError::new(Exit::Failed, format!("{} can't be written: {error}", to.display()))
+            .hint("--to names a folder that is there, or can be made")
+    })?;
     let more = more.into_iter().filter_map(|(asked, name)| asked.then_some(name));
     let mut files = Vec::new();
     for name in ADAPTER.into_iter().chain(more) {

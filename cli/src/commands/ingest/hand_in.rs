@@ -10,7 +10,7 @@ use riverrun_knowledge::sources::{
 };
 use riverrun_schemas::{agreed, counted};
 
-use super::{refused, watch};
+use super::{QUIET, refused, watch};
 use crate::client::FormPart;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
@@ -66,9 +66,9 @@ pub(super) fn is_out_of_reach(view: &IngestView) -> bool {
 
 pub(super) async fn run(connection: &Connection, here: Here, output: Output) -> Result<HandedIn, CliError> {
     let body = here.body.clone();
-    let upload = tokio::task::spawn_blocking(move || read(&here))
-        .await
-        .map_err(|_| CliError::new(Exit::Failed, format!("reading {} broke off", body.source)))??;
+    let upload = tokio::task::spawn_blocking(move || read(&here)).await.map_err(|_| {
+        CliError::new(Exit::Failed, format!("reading {} broke off", body.source)).hint("try it again")
+    })??;
     if !output.json {
         let (name, within) = (&upload.name, if upload.is_folder { "!/PATH" } else { "" });
         let source = &body.source;
@@ -79,7 +79,7 @@ pub(super) async fn run(connection: &Connection, here: Here, output: Output) -> 
     }
     let left_out = upload.left_out.len();
     let accepted: IngestAccepted = connection.client.post_form("/ingest", form(&body, upload)?).await?;
-    Ok(HandedIn { view: watch(connection, &accepted.ingest_id, output).await?, left_out })
+    Ok(HandedIn { view: watch(&connection.client, &accepted.ingest_id, QUIET, output).await?, left_out })
 }
 
 fn form(body: &IngestBody, upload: Upload) -> Result<Vec<FormPart>, CliError> {

@@ -9,6 +9,7 @@ mod why;
 
 use clap::{Args, Subcommand};
 
+use crate::args::finite;
 use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::Output;
@@ -91,7 +92,7 @@ pub struct ChatArgs {
     #[arg(long)]
     pub model: Option<String>,
     /// Sampling temperature, 0 to 2
-    #[arg(short, long, value_name = "0..2")]
+    #[arg(short, long, value_name = "0..2", value_parser = finite::<f32>)]
     pub temperature: Option<f32>,
     /// Print the answer when it is complete
     #[arg(long)]

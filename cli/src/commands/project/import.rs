@@ -2,6 +2,7 @@
 //! another process, which may be elsewhere or somebody else's, is handed an archive of it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use indicatif::ProgressBar;
 use riverrun_api::config::MAX_UPLOAD_BYTES;
@@ -12,7 +13,7 @@ use riverrun_projects::progress::Progress;
 use riverrun_schemas::{Failure, counted};
 
 use super::progress::Seen;
-use super::{POLL, path};
+use super::waiting::Waiting;
 use crate::client::FormPart;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
@@ -20,6 +21,8 @@ use crate::output::Output;
 use crate::progress;
 use crate::settings::Settings;
 
+/// How often it is told how far reading is.
+const POLL: Duration = Duration::from_millis(100);
 /// What a form may have besides its archive, in bytes: names, and the lines between its parts.
 const MAX_REST: usize = 64 << 10;
 
@@ -54,7 +57,8 @@ pub(super) async fn run(connection: &Connection, body: ImportBody, output: Outpu
     } else {
         (connection.client.post::<ProjectAccepted>("/projects/import", &body).await?, None)
     };
-    let view = imported(connection, &accepted.project_id, namespace, output).await?;
+    let seen = Seen::new(output, "file");
+    let view = Waiting::at(&connection.client).imported(&accepted.project_id, namespace, seen).await?;
     let view = match handed_in {
         Some(handed_in) => arrived(view, &handed_in)?,
         None => view,
@@ -142,28 +146,6 @@ fn arrived(mut view: ProjectView, handed_in: &HandedIn) -> Result<ProjectView, C
     }
     view.skipped = view.skipped.saturating_add(i64::try_from(handed_in.skipped).unwrap_or(i64::MAX));
     Ok(view)
-}
-
-async fn imported(
-    connection: &Connection,
-    id: &str,
-    namespace: Option<String>,
-    output: Output,
-) -> Result<ProjectView, CliError> {
-    let seen = Seen::new(output, "file");
-    loop {
-        let view: ProjectView = connection.client.get(&path(id, "", namespace.clone())).await?;
-        match (view.status.as_str(), &view.error) {
-            ("importing", _) => {
-                seen.show(&view);
-                tokio::time::sleep(POLL).await;
-            }
-            (_, Some(error)) => {
-                return Err(CliError::new(Exit::Refused, error.message.clone()).maybe_hint(error.hint.clone()));
-            }
-            (_, None) => return Ok(view),
-        }
-    }
 }
 
 fn line(view: &ProjectView) -> String {

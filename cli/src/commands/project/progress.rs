@@ -1,5 +1,7 @@
 //! How far an import or an analysis is, on stderr, where people look.
 
+use std::borrow::Cow;
+
 use indicatif::ProgressBar;
 use riverrun_api::wire::{ProjectProgressView, ProjectView};
 use riverrun_schemas::counted;
@@ -19,9 +21,13 @@ impl Seen {
         Self { line: progress::line(output), what }
     }
 
-    pub(super) fn show(&self, view: &ProjectView) {
-        self.line.set_message(words(view, self.what));
+    pub(super) fn say(&self, what: impl Into<Cow<'static, str>>) {
+        self.line.set_message(what);
         self.line.tick();
+    }
+
+    pub(super) fn show(&self, view: &ProjectView) {
+        self.say(words(view, self.what));
     }
 }
 

@@ -3,7 +3,9 @@
 use std::io::{BufRead, IsTerminal};
 
 use clap::Args;
-use riverrun_api::wire::{ApprovalBody, ApprovalDecision, PendingApprovalView, RunAccepted, StepView};
+use riverrun_api::wire::{
+    ApprovalBody, ApprovalDecision, PendingApprovalView, RunAccepted, RunMessage, RunView, StepView,
+};
 use tokio::sync::oneshot;
 
 use super::watch::follow;
@@ -43,7 +45,12 @@ pub async fn run(connection: &Connection, args: ApproveArgs, output: Output) -> 
     if !watch && !connection.is_hosting() {
         return output.show(&accepted, |accepted| accepted.run_id.clone());
     }
-    let result = follow(connection, &run, step, false, &mut |_| Ok(())).await?;
+    let questions = Questions::of(connection, &run).await;
+    let mut on_message = |message: &RunMessage| match message {
+        RunMessage::Step { step, .. } => questions.told(step),
+        RunMessage::Start { .. } | RunMessage::Token { .. } | RunMessage::Final { .. } => Ok(()),
+    };
+    let result = follow(connection, &run, step, false, &mut on_message).await?;
     if output.json {
         print_json(&result)?;
     } else if let Some(answer) = &result.answer {
@@ -56,7 +63,7 @@ pub async fn run(connection: &Connection, args: ApproveArgs, output: Output) -> 
 /// The one step of the run that asks.
 async fn only_question(connection: &Connection, run: &OneRun) -> Result<i64, CliError> {
     let run_id = &run.run_id;
-    let run: riverrun_api::wire::RunView = connection.client.get(&run.path("")).await?;
+    let run: RunView = connection.client.get(&run.path("")).await?;
     match run.pending_approvals.as_slice() {
         [pending] => Ok(pending.step),
         [] => {
@@ -81,13 +88,57 @@ async fn answer(
     client.post(&run.path(&format!("/approvals/{step}")), &ApprovalBody { decision, note }).await
 }
 
-/// Says what a step asks and how it is answered; nothing for other steps.
-pub fn tell_question(run_id: &str, step: &StepView) {
-    if let Some(question) = PendingApprovalView::of(step) {
-        tell(&format!(
-            "run {run_id} waits: {}\nhint: riverrun runs approve {run_id} {} (or the same with --deny)",
-            question.reason, question.step
-        ));
+/// Says what is asked and how it is answered.
+pub fn tell_question(run_id: &str, question: &PendingApprovalView) {
+    tell(&format!(
+        "run {run_id} waits: {}\nhint: riverrun runs approve {run_id} {} (or the same with --deny)",
+        question.reason, question.step
+    ));
+}
+
+/// A run asks where nobody can answer.
+pub fn waits(run_id: &str, question: &PendingApprovalView) -> CliError {
+    CliError::new(Exit::Refused, format!("run {run_id} waits for approval of {}: {}", question.tool, question.reason))
+        .hint(format!("riverrun runs approve {run_id} {} (or the same with --deny)", question.step))
+}
+
+/// The questions of a run that is followed: of the steps that were there before, only those that nobody has answered yet still ask.
+pub struct Questions {
+    run_id: String,
+    /// The last step that was there when the run began to be followed.
+    known: i64,
+    /// Steps up to there that ask.
+    open: Vec<i64>,
+    /// This process has the data folder: no other command gets at the run to answer.
+    alone: bool,
+}
+
+impl Questions {
+    /// Those of a run as it is now. One that no read model knows yet is new, and so are its questions.
+    pub async fn of(connection: &Connection, run: &OneRun) -> Self {
+        let known = connection.client.get::<RunView>(&run.path("")).await.ok();
+        Self {
+            run_id: run.run_id.clone(),
+            known: known.as_ref().and_then(|run| run.steps.last()).map_or(0, |step| step.seq),
+            open: known.iter().flat_map(|run| &run.pending_approvals).map(|pending| pending.step).collect(),
+            alone: connection.is_hosting(),
+        }
+    }
+
+    /// Says what a step asks. Where nobody can answer that is the end: the run would be waited for without one.
+    pub fn told(&self, step: &StepView) -> Result<(), CliError> {
+        match PendingApprovalView::of(step).filter(|question| self.is_open(question.step)) {
+            None => Ok(()),
+            Some(question) if self.alone => Err(waits(&self.run_id, &question)),
+            Some(question) => {
+                tell_question(&self.run_id, &question);
+                Ok(())
+            }
+        }
+    }
+
+    fn is_open(&self, step: i64) -> bool {
+        step > self.known || self.open.contains(&step)
     }
 }
 
@@ -137,6 +188,31 @@ pub async fn read_line() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_a_run_that_is_followed_when_its_steps_come_then_only_open_questions_are_told_and_end_it_where_nobody_can_answer()
+     {
+        let step = |seq: i64, kind: &str| -> StepView {
+            serde_json::from_value(serde_json::json!({
+                "seq": seq, "kind": kind, "agent": "react", "text": "it changes something", "at": "2026-01-01T00:00:00Z",
+                "tool": { "call_id": "c", "name": "count", "arguments": {} },
+            }))
+            .unwrap()
+        };
+        let questions = |alone| Questions { run_id: "run_x".to_owned(), known: 6, open: vec![5], alone };
+        let told = |alone, seq, kind| questions(alone).told(&step(seq, kind));
+        for seq in 1..=7 {
+            assert!(told(false, seq, "approval").is_ok() && told(true, seq, "tool_call").is_ok(), "{seq}");
+        }
+        for answered in [3, 6] {
+            assert!(told(true, answered, "approval").is_ok(), "{answered}");
+        }
+        for open in [5, 7] {
+            let error = told(true, open, "approval").unwrap_err();
+            let hint = format!("riverrun runs approve run_x {open} (or the same with --deny)");
+            assert_eq!((error.exit, error.hint), (Exit::Refused, Some(hint)));
+        }
+    }
 
     #[test]
     fn given_lines_when_they_are_read_as_answers_then_only_a_clear_yes_approves() {

@@ -8,6 +8,7 @@ mod ls;
 mod resume;
 mod show;
 mod tree;
+pub mod turn;
 pub mod watch;
 
 use clap::{Args, Subcommand};
@@ -154,9 +155,9 @@ pub fn outcome(run: &RunView) -> Result<(), CliError> {
         RunStatus::Failed => {
             let error = run.error.as_ref();
             let exit = match error.map(|error| error.code.as_str()) {
-                Some("model_runtime_down" | "model_missing") => Exit::ServiceDown,
                 Some("session_busy") => Exit::Refused,
-                Some(_) | None => Exit::Failed,
+                Some(code) => Exit::of_failure(code),
+                None => Exit::Failed,
             };
             let message =
                 error.map_or_else(|| run.stop_reason.clone().unwrap_or_default(), |error| error.message.clone());

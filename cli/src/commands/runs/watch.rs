@@ -4,11 +4,12 @@ use axum::http::Method;
 use futures::StreamExt;
 use riverrun_api::wire::{RunMessage, RunView};
 
-use super::approve::tell_question;
+use super::approve::Questions;
+use super::turn::stuck;
 use super::{OneRun, outcome, step_line, summary};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
-use crate::output::{Output, print_json_line, print_line, print_piece, tell};
+use crate::output::{Output, print_json_line, print_line, print_piece, reader_gone, tell};
 
 pub async fn run(
     connection: &Connection,
@@ -17,10 +18,15 @@ pub async fn run(
     tokens: bool,
     output: Output,
 ) -> Result<(), CliError> {
+    let questions = Questions::of(connection, run).await;
     let mut writing = false;
     let mut on_message = |message: &RunMessage| {
         if output.json {
-            return print_json_line(message);
+            print_json_line(message)?;
+            return match message {
+                RunMessage::Step { step, .. } => questions.told(step),
+                RunMessage::Start { .. } | RunMessage::Token { .. } | RunMessage::Final { .. } => Ok(()),
+            };
         }
         let goes_on = matches!(message, RunMessage::Token { restart: false, .. });
         if std::mem::replace(&mut writing, matches!(message, RunMessage::Token { .. })) && !goes_on {
@@ -30,8 +36,7 @@ pub async fn run(
             RunMessage::Start { .. } => Ok(()),
             RunMessage::Step { step, .. } => {
                 print_line(&step_line(step))?;
-                tell_question(&run.run_id, step);
-                Ok(())
+                questions.told(step)
             }
             RunMessage::Token { text, .. } => print_piece(text),
             RunMessage::Final { result, .. } => match &result.answer {
@@ -40,7 +45,11 @@ pub async fn run(
             },
         }
     };
-    let result = follow(connection, run, after, tokens, &mut on_message).await?;
+    let result = tokio::select! {
+        result = follow(connection, run, after, tokens, &mut on_message) => result?,
+        error = stuck(connection, run) => return Err(error),
+        () = reader_gone() => return Ok(()),
+    };
     if !output.json {
         tell(&format!("\n{}", summary(&result)));
     }

@@ -13,6 +13,7 @@ use riverrun_workers::stream::{self, StreamConfig, StreamTarget};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use super::super::until_signal;
 use super::produce::failed;
 use crate::args::ChunkArgs;
 use crate::error::{CliError, Exit};
@@ -23,7 +24,7 @@ use crate::settings::Settings;
 use crate::signals::Signals;
 
 const POLL: Duration = Duration::from_millis(100);
-/// How long the documents that were handed in may take to be found.
+/// How long the next of the documents that were handed in may take to be found.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Idle time-out of a topic that is read once.
 pub const USUAL_IDLE_SECONDS: f64 = 5.0;
@@ -76,11 +77,14 @@ pub async fn run(args: ConsumeArgs, settings: &Settings, name: &str, output: Out
     if !stream::is_open_topic(&topic) {
         return Err(failed(&stream::StreamError::WrongTopic(topic)));
     }
-    let connection = super::super::until_signal(Connection::full(settings, name)).await?;
+    let connection = until_signal(Connection::full(settings, name)).await?;
     let result = async {
         let stop = CancellationToken::new();
         let consumed = consume(&connection, settings, &topic, target, idle, &stop, output).await?;
-        let summary = summary(&connection, topic, &place, consumed).await?;
+        let waited = until_signal(summary(&connection, topic, &place, consumed)).await;
+        let left = "what was taken stays on the log: riverrun docs ls shows how far it is";
+        let is_left = |error: &CliError| error.exit == Exit::Interrupted;
+        let summary = waited.map_err(|error| if is_left(&error) { error.hint(left) } else { error })?;
         output.show(&summary, people)?;
         if summary.failed > 0 || summary.dead_letters > 0 {
             return Err(CliError::new(
@@ -97,7 +101,12 @@ pub async fn run(args: ConsumeArgs, settings: &Settings, name: &str, output: Out
         Ok(())
     }
     .await;
-    connection.close().await;
+    // Stopping takes its own few seconds; whoever insists is let go.
+    let _ = until_signal(async {
+        connection.close().await;
+        Ok(())
+    })
+    .await;
     result
 }
 
@@ -131,9 +140,15 @@ async fn consume(
     let done = tokio::select! {
         done = &mut work => done,
         () = signals.next() => {
-            // What is in work is finished and committed first.
+            // What is in work is finished and committed first; a second signal insists.
             stop.cancel();
-            work.await
+            tokio::select! {
+                done = &mut work => done,
+                () = signals.next() => {
+                    line.finish_and_clear();
+                    return Err(CliError::interrupted().hint("the same command again goes on from there"));
+                }
+            }
         }
     };
     line.finish_and_clear();
@@ -200,10 +215,11 @@ async fn summary(
         failed: 0,
         dead_letters: consumed.dead_letters,
     };
-    let until = tokio::time::Instant::now() + PATIENCE;
     for ingest in consumed.ingests {
+        let until = tokio::time::Instant::now() + PATIENCE;
         let Some(view) = ended(connection, ingest, until).await? else {
-            tell("some documents are still on their way; they go on without this command");
+            let when = if connection.is_hosting() { "with the next riverrun serve" } else { "without this command" };
+            tell(&format!("some documents are still on their way; they go on {when}"));
             break;
         };
         summary.indexed += view.indexed;

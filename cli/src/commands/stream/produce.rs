@@ -93,7 +93,10 @@ fn text(given: &str) -> Result<String, CliError> {
     if given == "-" {
         text.clear();
         let limit = u64::try_from(MAX_TEXT).unwrap_or(u64::MAX) + 1;
-        std::io::stdin().take(limit).read_to_string(&mut text)?;
+        std::io::stdin().take(limit).read_to_string(&mut text).map_err(|error| {
+            CliError::new(Exit::Refused, format!("the document can't be read from stdin: {error}"))
+                .hint("a document is text in UTF-8; riverrun ingest takes files of other kinds")
+        })?;
     }
     if text.trim().is_empty() {
         return Err(CliError::new(Exit::Usage, "the document is empty").hint("riverrun stream produce 'some text'"));

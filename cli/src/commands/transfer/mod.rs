@@ -28,6 +28,7 @@ const CARRIED: &[&str] = &[
     "ingester",
     "rebuilder",
     "tree-builder",
+    "tuner",
     "embedder",
     "memory-runs",
     "memory-summary",
@@ -50,4 +51,21 @@ fn failed(error: ArchiveError) -> CliError {
         }
     };
     CliError::new(exit, error.to_string()).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_api::stack::COMMITTING;
+
+    use super::*;
+
+    /// Those that make something again from the log.
+    const AGAIN: [&str; 3] = ["indexer", "memory-episodes", "reembedder"];
+
+    #[test]
+    fn given_a_worker_of_every_cluster_when_its_log_is_moved_then_it_is_known_whether_its_place_is_carried() {
+        for (worker, _) in COMMITTING {
+            assert!(CARRIED.contains(&worker) != AGAIN.contains(&worker), "{worker}: is it in one of the two lists?");
+        }
+    }
 }

@@ -60,7 +60,7 @@ pub enum WorkerKind {
     Ingester,
     /// Makes vectors of chunks
     Embedder,
-    /// Writes vectors and keywords, makes collections anew
+    /// Writes vectors and keywords, makes collections anew, tunes their searches
     Indexer,
     /// Drives runs, keeps what conversations remember
     Agent,
@@ -94,8 +94,7 @@ impl WorkerKind {
             Self::Embedder | Self::Tracer => &[],
             Self::Projector => &[Shared::ReadModels],
             Self::Ingester | Self::Trainer | Self::Analyzer => &[Shared::Blobs],
-            Self::Indexer => &[Shared::ReadModels, Shared::Vectors, Shared::Keywords],
-            Self::Agent => &[Shared::ReadModels, Shared::Vectors, Shared::Keywords, Shared::Blobs],
+            Self::Indexer | Self::Agent => &[Shared::ReadModels, Shared::Vectors, Shared::Keywords, Shared::Blobs],
         }
     }
 }

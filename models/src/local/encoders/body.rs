@@ -1,10 +1,10 @@
 //! The encoder of a model, whichever code runs it.
 
-use candle_core::Tensor;
 use candle_nn::VarBuilder;
 use serde_json::Value;
 
 use super::encoder::{Config, Encoder};
+use super::hidden::{Hidden, Wanted};
 use super::layout::{self, Prompts};
 use super::stock::{Family, StockEncoder, below};
 use super::text::EncodeError;
@@ -61,11 +61,21 @@ impl Body {
         }
     }
 
-    /// The vectors of all tokens, `[tokens, hidden]`, of texts that stand one behind the other; `lengths` are their counts of tokens.
-    pub(super) fn forward(&self, ids: Vec<u32>, types: Vec<u32>, lengths: &[usize]) -> candle_core::Result<Tensor> {
+    /// The vectors of the wanted tokens of texts that stand one behind the other; `lengths` are their counts of tokens.
+    pub(super) fn forward(
+        &self,
+        ids: &[u32],
+        types: &[u32],
+        lengths: &[usize],
+        wanted: Wanted,
+    ) -> candle_core::Result<Hidden> {
         match self {
-            Body::Own(encoder) => encoder.forward(ids, types, lengths),
-            Body::Stock(encoder) => encoder.forward(&ids, &types, lengths),
+            Body::Own(encoder) => encoder.forward(ids, types, lengths, wanted),
+            Body::Stock(encoder) => {
+                let mut hidden = Hidden::of(&encoder.forward(ids, types, lengths)?)?;
+                hidden.keep(wanted, lengths);
+                Ok(hidden)
+            }
         }
     }
 }

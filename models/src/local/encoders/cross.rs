@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::batching;
 use super::body::{self, Body};
+use super::hidden::{Hidden, Wanted};
 use super::layout;
 use super::text::{self, EncodeError, TextReader};
 use super::weights::Weights;
@@ -78,20 +79,23 @@ impl Head {
         }
     }
 
-    /// Scores of pairs, `[pairs]`, from the vectors of their tokens, which stand one behind the other.
-    fn forward(&self, hidden: &Tensor, lengths: &[usize]) -> candle_core::Result<Tensor> {
-        let ends = lengths.iter().scan(0_usize, |end, length| {
-            *end += *length;
-            Some(*end)
-        });
-        let starts = ends.zip(lengths).map(|(end, length)| end - length);
-        let pooled = if self.mean {
-            let means = starts.zip(lengths).map(|(start, length)| hidden.narrow(0, start, *length)?.mean(0));
-            Tensor::stack(&means.collect::<candle_core::Result<Vec<Tensor>>>()?, 0)?
-        } else {
-            let firsts: Vec<u32> = starts.map(|start| start as u32).collect();
-            hidden.index_select(&Tensor::from_vec(firsts, lengths.len(), &Device::Cpu)?, 0)?
-        };
+    /// Which tokens it looks at.
+    fn wanted(&self) -> Wanted {
+        if self.mean { Wanted::All } else { Wanted::First }
+    }
+
+    /// Scores of pairs, `[pairs]`, from the vectors of their wanted tokens, which stand one behind the other; `lengths` are the counts of all.
+    fn forward(&self, hidden: Hidden, lengths: &[usize]) -> candle_core::Result<Tensor> {
+        let rows = hidden.numbers.len() / hidden.width;
+        let mut pooled = Tensor::from_vec(hidden.numbers, (rows, hidden.width), &Device::Cpu)?;
+        if self.mean {
+            let mut start = 0;
+            let means = lengths.iter().map(|length| {
+                start += length;
+                pooled.narrow(0, start - length, *length)?.mean(0)
+            });
+            pooled = Tensor::stack(&means.collect::<candle_core::Result<Vec<Tensor>>>()?, 0)?;
+        }
         let dense = self.dense.forward(&pooled)?;
         let active = match &self.activation {
             HeadActivation::Tanh => dense.tanh()?,
@@ -141,8 +145,8 @@ impl CrossEncoder {
 
     fn forward(&self, encodings: &[Encoding], lengths: &[usize]) -> Result<Tensor, EncodeError> {
         let (ids, types) = text::joined(encodings);
-        let hidden = self.body.forward(ids, types, lengths)?;
-        Ok(self.head.forward(&hidden, lengths)?)
+        let hidden = self.body.forward(&ids, &types, lengths, self.head.wanted())?;
+        Ok(self.head.forward(hidden, lengths)?)
     }
 }
 

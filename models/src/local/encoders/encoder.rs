@@ -9,13 +9,19 @@
 //! of one matrix, attention sees each text by itself. Weights are kept transposed, as the matrix product reads them fastest; those of
 //! queries, keys and values stand side by side, so that one product makes all three.
 
-use candle_core::{D, Device, Result, Tensor, bail};
+use candle_core::{Device, Result, Tensor, bail};
 use candle_nn::VarBuilder;
+use parking_lot::Mutex;
 use rayon::prelude::*;
 use serde::Deserialize;
 
+use super::attention::{Biases, Heads, Text, attend};
 use super::cores;
-use super::kernels::{Activation, Norm, activate, add_bias, add_rows, softmax};
+use super::hidden::{Hidden, Wanted, numbers};
+use super::kernels::{Activation, Norm, activate, add, add_bias};
+use super::matrix::{By, Former, Matrix, multiply};
+use super::shares;
+use super::skinny;
 
 /// Distances beyond this share the last bucket.
 const MAX_DISTANCE: f64 = 128.0;
@@ -98,17 +104,29 @@ impl Config {
 /// A loaded encoder.
 pub(super) struct Encoder {
     words: Tensor,
-    positions: Tensor,
-    types: Option<Tensor>,
+    /// A row for each position.
+    positions: Vec<f32>,
+    /// A row for each type.
+    types: Option<Vec<f32>>,
     norm: Norm,
     /// Rows are buckets, columns heads.
     relative: Option<Vec<Vec<f32>>>,
     layers: Vec<Layer>,
-    heads: usize,
     first_position: usize,
+    /// What computations that are over wrote into: as many as there were at once. Memory that is new costs time when it is first written.
+    spare: Mutex<Vec<Work>>,
+}
+
+/// What layers write into, one after the other.
+#[derive(Default)]
+struct Work {
+    qkv: Vec<f32>,
+    mixed: Vec<f32>,
+    inner: Vec<f32>,
 }
 
 struct Layer {
+    heads: Heads,
     /// Queries, keys and values: a third of the columns each.
     qkv: Dense,
     o: Dense,
@@ -121,14 +139,17 @@ struct Layer {
 
 struct Dense {
     /// Inputs are rows, outputs columns.
-    weight: Tensor,
+    weight: Vec<f32>,
     bias: Vec<f32>,
 }
 
 impl Encoder {
     /// The encoder whose tensors begin with `vb`'s prefix.
     pub(super) fn load(vb: &VarBuilder<'_>, config: &Config) -> Result<Self> {
-        let Config { hidden_size: hidden, num_attention_heads: heads, .. } = *config;
+        let Config { hidden_size: hidden, intermediate_size: inner, num_attention_heads: heads, .. } = *config;
+        if hidden == 0 || inner == 0 {
+            bail!("hidden_size {hidden} and intermediate_size {inner} must both be above 0");
+        }
         if heads == 0 || hidden % heads != 0 {
             bail!("hidden_size {hidden} does not divide into {heads} heads");
         }
@@ -148,17 +169,17 @@ impl Encoder {
             let shape = (config.relative_attention_num_buckets, heads);
             (None, Some(encoder.get(shape, "relative_attention_bias.weight")?.to_vec2()?))
         } else {
-            (Some(table(config.type_vocab_size, "token_type_embeddings")?), None)
+            (Some(numbers(&table(config.type_vocab_size, "token_type_embeddings")?)?), None)
         };
         Ok(Encoder {
             words: table(config.vocab_size, "word_embeddings")?,
-            positions: table(config.max_position_embeddings, "position_embeddings")?,
+            positions: numbers(&table(config.max_position_embeddings, "position_embeddings")?)?,
             types,
             norm: norm(&embeddings.pp("LayerNorm"), config)?,
             relative,
             layers,
-            heads,
             first_position: config.first_position(),
+            spare: Mutex::default(),
         })
     }
 
@@ -167,47 +188,83 @@ impl Encoder {
         self.layers.len()
     }
 
-    /// The vectors of all tokens, `[tokens, hidden]`, of texts that stand one behind the other; `lengths` are their counts of tokens.
-    pub(super) fn forward(&self, ids: Vec<u32>, types: Vec<u32>, lengths: &[usize]) -> Result<Tensor> {
-        self.forward_to(ids, types, lengths, self.layers.len())
+    /// The vectors of the tokens of texts that stand one behind the other; `lengths` are their counts of tokens.
+    pub(super) fn forward(&self, ids: &[u32], types: &[u32], lengths: &[usize], wanted: Wanted) -> Result<Hidden> {
+        self.through(self.layers.len(), ids, types, lengths, wanted)
     }
 
-    /// The same, through the first `layers` layers only.
-    pub(super) fn forward_to(
+    /// Those of all tokens, as the first `layers` layers make them.
+    pub(super) fn forward_to(&self, ids: &[u32], types: &[u32], lengths: &[usize], layers: usize) -> Result<Hidden> {
+        self.through(layers, ids, types, lengths, Wanted::All)
+    }
+
+    fn through(&self, layers: usize, ids: &[u32], types: &[u32], lengths: &[usize], wanted: Wanted) -> Result<Hidden> {
+        cores::run(|| {
+            let threads = rayon::current_num_threads();
+            let Some(shares) = shares::of(lengths, threads) else {
+                return self.compute(layers, ids, types, lengths, (wanted, By::Pool));
+            };
+            let computed = shares.par_iter().map(|share| {
+                let (ids, types) = (share.gather(ids, lengths), share.gather(types, lengths));
+                self.compute(layers, &ids, &types, &share.lengths(lengths), (wanted, By::Caller))
+            });
+            let parts = computed.collect::<Result<Vec<Hidden>>>()?;
+            let rows: Vec<usize> = lengths.iter().map(|length| wanted.of(*length)).collect();
+            Ok(shares::joined(&shares, &parts, &rows))
+        })
+    }
+
+    fn compute(
         &self,
-        ids: Vec<u32>,
-        types: Vec<u32>,
-        lengths: &[usize],
         layers: usize,
-    ) -> Result<Tensor> {
-        cores::run(|| self.compute(ids, types, lengths, layers))
+        ids: &[u32],
+        types: &[u32],
+        lengths: &[usize],
+        (wanted, by): (Wanted, By),
+    ) -> Result<Hidden> {
+        let biases: Vec<Option<Biases>> = lengths.iter().map(|length| self.biases(*length)).collect();
+        let mut hidden = self.embedded(ids, types, lengths)?;
+        let mut work = self.spare.lock().pop().unwrap_or_default();
+        for (index, layer) in self.layers[..layers].iter().enumerate() {
+            // What stands behind the keys and values of the last layer is computed of the wanted tokens alone.
+            let wanted = if index + 1 == layers { wanted } else { Wanted::All };
+            layer.forward(&mut hidden, &mut work, lengths, &biases, (wanted, by));
+        }
+        self.spare.lock().push(work);
+        Ok(hidden)
     }
 
-    fn compute(&self, ids: Vec<u32>, types: Vec<u32>, lengths: &[usize], layers: usize) -> Result<Tensor> {
-        let count = ids.len();
-        let indexes = |numbers: Vec<u32>| Tensor::from_vec(numbers, count, &Device::Cpu);
-        let first = self.first_position as u32;
-        let positions = lengths.iter().flat_map(|length| (0..*length as u32).map(|position| first + position));
-        let mut hidden = self.words.index_select(&indexes(ids)?, 0)?;
-        add_rows(&hidden, &self.positions.index_select(&indexes(positions.collect())?, 0)?)?;
-        if let Some(table) = &self.types {
-            add_rows(&hidden, &table.index_select(&indexes(types)?, 0)?)?;
+    /// What goes into the first layer.
+    fn embedded(&self, ids: &[u32], types: &[u32], lengths: &[usize]) -> Result<Hidden> {
+        let words = self.words.index_select(&Tensor::from_slice(ids, ids.len(), &Device::Cpu)?, 0)?;
+        let mut hidden = Hidden::of(&words)?;
+        let width = hidden.width;
+        let positions = lengths.iter().flat_map(|length| self.first_position..self.first_position + length);
+        for ((hidden, position), kind) in hidden.numbers.chunks_exact_mut(width).zip(positions).zip(types) {
+            add(hidden, row(&self.positions, width, position, "position")?);
+            if let Some(table) = &self.types {
+                add(hidden, row(table, width, *kind as usize, "type")?);
+            }
         }
-        self.norm.apply(&hidden)?;
-        let biases: Vec<Option<Vec<Vec<f32>>>> = lengths.iter().map(|length| self.biases(*length)).collect();
-        for layer in self.layers.iter().take(layers) {
-            hidden = layer.forward(&hidden, lengths, &biases, self.heads)?;
-        }
+        self.norm.apply(&mut hidden.numbers);
         Ok(hidden)
     }
 
     /// For each head, the bias of each distance within a text of this length; the same in all layers.
-    fn biases(&self, length: usize) -> Option<Vec<Vec<f32>>> {
+    fn biases(&self, length: usize) -> Option<Biases> {
         let table = self.relative.as_ref()?;
         let last = length as i64 - 1;
         let rows: Vec<&Vec<f32>> =
             (-last..=last).map(|distance| &table[bucket(distance, table.len()) as usize]).collect();
-        Some((0..self.heads).map(|head| rows.iter().map(|row| row[head]).collect()).collect())
+        let heads = table.first().map_or(0, Vec::len);
+        Some((0..heads).map(|head| rows.iter().map(|row| row[head]).collect()).collect())
+    }
+}
+
+fn row<'t>(table: &'t [f32], width: usize, index: usize, what: &str) -> Result<&'t [f32]> {
+    match table.get(index * width..(index + 1) * width) {
+        Some(row) => Ok(row),
+        None => bail!("a token has {what} {index}, the model {}", table.len() / width),
     }
 }
 
@@ -231,7 +288,9 @@ impl Layer {
     fn load(vb: &VarBuilder<'_>, config: &Config, activation: Activation) -> Result<Self> {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let names = if config.is_mpnet() { &MPNET } else { &BERT };
+        let count = config.num_attention_heads;
         Ok(Layer {
+            heads: Heads { count, size: hidden / count },
             qkv: Dense::load_beside(&[names.q, names.k, names.v].map(|name| vb.pp(name)), hidden, hidden)?,
             o: Dense::load(&vb.pp(names.o), hidden, hidden)?,
             attention_norm: norm(&vb.pp(names.norm), config)?,
@@ -242,62 +301,38 @@ impl Layer {
         })
     }
 
+    /// Puts what the layer makes of the wanted tokens into the place of its inputs.
     fn forward(
         &self,
-        hidden: &Tensor,
+        hidden: &mut Hidden,
+        work: &mut Work,
         lengths: &[usize],
-        biases: &[Option<Vec<Vec<f32>>>],
-        heads: usize,
-    ) -> Result<Tensor> {
-        let mixed = self.attend(hidden, lengths, biases, heads)?;
-        let attended = self.o.product(&mixed)?;
-        self.attention_norm.apply_to_sum(&attended, &self.o.bias, hidden)?;
-        let inner = self.inner.product(&attended)?;
-        activate(&inner, &self.inner.bias, self.activation)?;
-        let output = self.outer.product(&inner)?;
-        self.output_norm.apply_to_sum(&output, &self.outer.bias, &attended)?;
-        Ok(output)
-    }
-
-    /// What each token gathers from the others of its text.
-    fn attend(
-        &self,
-        hidden: &Tensor,
-        lengths: &[usize],
-        biases: &[Option<Vec<Vec<f32>>>],
-        heads: usize,
-    ) -> Result<Tensor> {
-        let size = hidden.dim(1)? / heads;
-        let scale = 1.0 / (size as f32).sqrt();
-        let qkv = self.qkv.forward(hidden)?;
-        let starts = lengths.iter().scan(0_usize, |end, length| {
+        biases: &[Option<Biases>],
+        (wanted, by): (Wanted, By),
+    ) {
+        let texts = lengths.iter().zip(biases).scan(0_usize, |end, (length, biases)| {
             let start = *end;
             *end += *length;
-            Some(start)
+            Some(Text { start, length: *length, asking: wanted.of(*length), biases: biases.as_ref() })
         });
-        let spans: Vec<(usize, usize)> = starts.zip(lengths.iter().copied()).collect();
-        // Texts share nothing, so the threads take whole ones: the products within one are mostly too small to be parted.
-        let attended = spans.par_iter().zip(biases).map(|(&(start, length), bias)| {
-            let all = qkv.narrow(0, start, length)?.reshape((length, 3 * heads, size))?;
-            // `[heads, length, size]`, without a copy.
-            let part = |index: usize| all.narrow(1, index * heads, heads)?.transpose(0, 1);
-            let scores = part(0)?.matmul(&part(1)?.transpose(D::Minus2, D::Minus1)?)?;
-            softmax(&scores, scale, bias.as_deref())?;
-            let mixed = scores.matmul(&part(2)?)?;
-            mixed.transpose(0, 1)?.reshape((length, heads * size))
-        });
-        let texts: Vec<Tensor> = attended.collect::<Result<_>>()?;
-        match texts.as_slice() {
-            [one] => Ok(one.clone()),
-            all => Tensor::cat(all, 0),
-        }
+        let Work { qkv, mixed, inner } = work;
+        self.qkv.replace(qkv, &hidden.numbers, by);
+        add_bias(qkv, &self.qkv.bias);
+        hidden.keep(wanted, lengths);
+        resize(mixed, hidden.numbers.len());
+        attend(mixed, qkv, &texts.collect::<Vec<_>>(), self.heads);
+        self.o.add(&mut hidden.numbers, mixed, by);
+        self.attention_norm.apply_with(&mut hidden.numbers, &self.o.bias);
+        self.inner.replace(inner, &hidden.numbers, by);
+        activate(inner, &self.inner.bias, self.activation);
+        self.outer.add(&mut hidden.numbers, inner, by);
+        self.output_norm.apply_with(&mut hidden.numbers, &self.outer.bias);
     }
 }
 
 impl Dense {
     fn load(vb: &VarBuilder<'_>, inputs: usize, outputs: usize) -> Result<Self> {
-        let weight = vb.get((outputs, inputs), "weight")?.t()?.contiguous()?;
-        Ok(Dense { weight, bias: vb.get(outputs, "bias")?.to_vec1()? })
+        Dense::load_beside(std::slice::from_ref(vb), inputs, outputs)
     }
 
     /// Several of one shape as one, whose outputs stand side by side.
@@ -305,19 +340,39 @@ impl Dense {
         let weights = all.iter().map(|vb| vb.get((outputs, inputs), "weight")).collect::<Result<Vec<Tensor>>>()?;
         let biases = all.iter().map(|vb| vb.get(outputs, "bias")?.to_vec1::<f32>());
         let bias = biases.collect::<Result<Vec<Vec<f32>>>>()?.concat();
-        Ok(Dense { weight: Tensor::cat(&weights, 0)?.t()?.contiguous()?, bias })
+        Ok(Dense { weight: numbers(&Tensor::cat(&weights, 0)?.t()?.contiguous()?)?, bias })
     }
 
-    /// Without the bias.
-    fn product(&self, rows: &Tensor) -> Result<Tensor> {
-        rows.matmul(&self.weight)
+    /// Its outputs without the bias, whatever is in `out`.
+    fn replace(&self, out: &mut Vec<f32>, rows: &[f32], by: By) {
+        resize(out, rows.len() / self.inputs() * self.bias.len());
+        self.multiply(out, rows, Former::Replaced, by);
     }
 
-    fn forward(&self, rows: &Tensor) -> Result<Tensor> {
-        let product = self.product(rows)?;
-        add_bias(&product, &self.bias)?;
-        Ok(product)
+    /// Adds its outputs without the bias to `out`.
+    fn add(&self, out: &mut [f32], rows: &[f32], by: By) {
+        self.multiply(out, rows, Former::Kept, by);
     }
+
+    fn multiply(&self, out: &mut [f32], rows: &[f32], former: Former, by: By) {
+        let (inputs, outputs) = (self.inputs(), self.bias.len());
+        let count = rows.len() / inputs;
+        if skinny::takes(count, outputs) {
+            return skinny::multiply(out, former, rows, &self.weight, inputs, outputs);
+        }
+        let rows = Matrix::of_rows(rows, count, inputs, inputs);
+        let weight = Matrix::of_rows(&self.weight, inputs, outputs, outputs);
+        multiply(out, outputs, former, rows, weight, by);
+    }
+
+    fn inputs(&self) -> usize {
+        self.weight.len() / self.bias.len()
+    }
+}
+
+/// A length for what is written anew: what is in it does not count.
+fn resize(numbers: &mut Vec<f32>, length: usize) {
+    numbers.resize(length, 0.0);
 }
 
 fn norm(vb: &VarBuilder<'_>, config: &Config) -> Result<Norm> {

@@ -1,10 +1,9 @@
-//! What an encoder computes between its matrix products, in place and on all cores.
+//! What an encoder computes between its matrix products, in place and, but for the weights of attention, on all cores.
 //!
 //! Candle's own operations make a new tensor each, and their threads wait for one another by spinning, which on a machine that has other
 //! work to do costs more than the operation.
 
-use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, Layout, Result, Tensor, bail};
-use pulp::Arch;
+use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
 
 /// Numbers that one thread takes at a time at least.
@@ -31,18 +30,22 @@ impl Activation {
             _ => None,
         }
     }
+}
 
-    #[inline(always)]
-    fn of(self, x: f32) -> f32 {
-        match self {
-            Activation::Gelu => 0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2)),
-            Activation::GeluTanh => {
-                let inner = (2.0 / std::f32::consts::PI).sqrt() * x * (1.0 + 0.044_715 * x * x);
-                0.5 * x * (1.0 + inner.tanh())
-            }
-            Activation::Relu => x.max(0.0),
-        }
-    }
+#[inline(always)]
+fn gelu(x: f32) -> f32 {
+    0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2))
+}
+
+#[inline(always)]
+fn gelu_tanh(x: f32) -> f32 {
+    let inner = (2.0 / std::f32::consts::PI).sqrt() * x * (1.0 + 0.044_715 * x * x);
+    0.5 * x * (1.0 + inner.tanh())
+}
+
+#[inline(always)]
+fn relu(x: f32) -> f32 {
+    x.max(0.0)
 }
 
 /// The error function by the rational approximation that Eigen and XLA use for 32-bit floats.
@@ -60,8 +63,13 @@ fn erf(x: f32) -> f32 {
     const EVEN: [f32; 5] = [-1.456_607_2e-5, -2.133_740_6e-4, -1.682_827e-3, -7.373_329_3e-3, -1.426_473_9e-2];
     let x = x.clamp(-4.0, 4.0);
     let square = x * x;
-    let of = |coefficients: &[f32]| coefficients.iter().fold(0.0, |sum, coefficient| sum * square + coefficient);
-    x * of(&ODD) / of(&EVEN)
+    x * polynomial(ODD, square) / polynomial(EVEN, square)
+}
+
+/// The highest power first.
+#[inline(always)]
+fn polynomial<const COUNT: usize>(coefficients: [f32; COUNT], x: f32) -> f32 {
+    coefficients.into_iter().fold(0.0, |sum, coefficient| sum * x + coefficient)
 }
 
 /// The exponential of a number that is not above 0, to some units in the last place, in steps that compilers put side by side, which the
@@ -82,13 +90,13 @@ fn exp_of_negative(x: f32) -> f32 {
     let rounded = x * std::f32::consts::LOG2_E + ROUNDING;
     let power = rounded - ROUNDING;
     let rest = x - power * LN_2[0] - power * LN_2[1];
-    let series = SERIES.iter().fold(0.0, |sum, coefficient| sum * rest + coefficient);
+    let series = polynomial(SERIES, rest);
     let scale = f32::from_bits(rounded.to_bits().wrapping_add(EXPONENT_OF_1) << BITS_OF_FRACTION);
     (series * rest * rest + rest + 1.0) * scale
 }
 
 /// Sums that are kept side by side: one by itself would wait for each addition.
-const LANES: usize = 16;
+pub(super) const LANES: usize = 16;
 
 /// Takes each number of a row up by `step` and joins what comes of it, in an order that follows from the row's length alone.
 #[inline(always)]
@@ -118,41 +126,60 @@ fn largest(row: &[f32]) -> f32 {
 }
 
 /// Adds a bias to each row.
-pub(super) fn add_bias(rows: &Tensor, bias: &[f32]) -> Result<()> {
-    rows.inplace_op1(&Rows { width: bias.len(), each: |row: &mut [f32]| add(row, bias) })
+pub(super) fn add_bias(rows: &mut [f32], bias: &[f32]) {
+    each_row(rows, bias.len(), &Biased { bias });
 }
 
 /// Adds a bias to each row and applies the activation.
-pub(super) fn activate(rows: &Tensor, bias: &[f32], activation: Activation) -> Result<()> {
-    let each = |row: &mut [f32]| {
-        for (x, bias) in row.iter_mut().zip(bias) {
-            *x = activation.of(*x + bias);
-        }
-    };
-    rows.inplace_op1(&Rows { width: bias.len(), each })
+pub(super) fn activate(rows: &mut [f32], bias: &[f32], activation: Activation) {
+    // One loop for each: a choice within it would keep it from taking several numbers at a time.
+    match activation {
+        Activation::Gelu => each_row(rows, bias.len(), &Activated { bias, function: gelu }),
+        Activation::GeluTanh => each_row(rows, bias.len(), &Activated { bias, function: gelu_tanh }),
+        Activation::Relu => each_row(rows, bias.len(), &Activated { bias, function: relu }),
+    }
 }
 
-/// Attention weights from the products of queries and keys, `[heads, length, length]`: scaled, with a bias for each head and distance
-/// (key − query, beginning at −(length − 1)), and summing to 1 in each row.
-pub(super) fn softmax(scores: &Tensor, scale: f32, bias: Option<&[Vec<f32>]>) -> Result<()> {
-    let (_, length, _) = scores.dims3()?;
-    let each = |index: usize, row: &mut [f32]| {
-        let (head, query) = (index / length, index % length);
-        match bias {
-            None => row.iter_mut().for_each(|x| *x *= scale),
-            Some(bias) => {
-                let from = length - 1 - query;
-                for (x, bias) in row.iter_mut().zip(&bias[head][from..from + length]) {
-                    *x = *x * scale + bias;
-                }
+struct Biased<'a> {
+    bias: &'a [f32],
+}
+
+impl Kernel for Biased<'_> {
+    #[inline(always)]
+    fn row(&self, row: &mut [f32]) {
+        add(row, self.bias);
+    }
+}
+
+struct Activated<'a, F> {
+    bias: &'a [f32],
+    function: F,
+}
+
+impl<F: Fn(f32) -> f32 + Sync> Kernel for Activated<'_, F> {
+    #[inline(always)]
+    fn row(&self, row: &mut [f32]) {
+        for (x, bias) in row.iter_mut().zip(self.bias) {
+            *x = (self.function)(*x + bias);
+        }
+    }
+}
+
+/// Attention weights from the products of one query with all keys: scaled, with a bias for each key, and summing to 1.
+#[inline(always)]
+pub(super) fn softmax(scores: &mut [f32], scale: f32, bias: Option<&[f32]>) {
+    match bias {
+        None => scores.iter_mut().for_each(|x| *x *= scale),
+        Some(bias) => {
+            for (x, bias) in scores.iter_mut().zip(bias) {
+                *x = *x * scale + bias;
             }
         }
-        let largest = largest(row);
-        row.iter_mut().for_each(|x| *x = exp_of_negative(*x - largest));
-        let inverse = 1.0 / sum(row);
-        row.iter_mut().for_each(|x| *x *= inverse);
-    };
-    scores.inplace_op1(&NumberedRows { width: length, each })
+    }
+    let largest = largest(scores);
+    scores.iter_mut().for_each(|x| *x = exp_of_negative(*x - largest));
+    let inverse = 1.0 / sum(scores);
+    scores.iter_mut().for_each(|x| *x *= inverse);
 }
 
 /// A layer norm's weights.
@@ -164,21 +191,17 @@ pub(super) struct Norm {
 
 impl Norm {
     /// Normalizes each row.
-    pub(super) fn apply(&self, rows: &Tensor) -> Result<()> {
-        rows.inplace_op1(&Rows { width: self.weight.len(), each: |row: &mut [f32]| self.row(row) })
+    pub(super) fn apply(&self, rows: &mut [f32]) {
+        each_row(rows, self.weight.len(), self);
     }
 
-    /// Adds a bias and the rows of `residual` to each row, and normalizes it.
-    pub(super) fn apply_to_sum(&self, rows: &Tensor, bias: &[f32], residual: &Tensor) -> Result<()> {
-        let each = |row: &mut [f32], residual: &[f32]| {
-            for ((x, bias), residual) in row.iter_mut().zip(bias).zip(residual) {
-                *x += bias + residual;
-            }
-            self.row(row);
-        };
-        rows.inplace_op2(residual, &RowPairs { width: self.weight.len(), each })
+    /// Adds a bias to each row and normalizes it.
+    pub(super) fn apply_with(&self, rows: &mut [f32], bias: &[f32]) {
+        each_row(rows, self.weight.len(), &BiasedNorm { bias, norm: self });
     }
+}
 
+impl Kernel for Norm {
     #[inline(always)]
     fn row(&self, row: &mut [f32]) {
         let count = row.len() as f32;
@@ -191,109 +214,65 @@ impl Norm {
     }
 }
 
-/// Adds the rows of `other` to those of `rows`.
-pub(super) fn add_rows(rows: &Tensor, other: &Tensor) -> Result<()> {
-    let width = rows.dims().last().copied().unwrap_or(0);
-    rows.inplace_op2(other, &RowPairs { width, each: |row: &mut [f32], other: &[f32]| add(row, other) })
+struct BiasedNorm<'a> {
+    bias: &'a [f32],
+    norm: &'a Norm,
 }
 
+impl Kernel for BiasedNorm<'_> {
+    #[inline(always)]
+    fn row(&self, row: &mut [f32]) {
+        add(row, self.bias);
+        self.norm.row(row);
+    }
+}
+
+/// Adds the numbers of `other` to those of `row`.
 #[inline(always)]
-fn add(row: &mut [f32], other: &[f32]) {
+pub(super) fn add(row: &mut [f32], other: &[f32]) {
     for (x, other) in row.iter_mut().zip(other) {
         *x += other;
     }
 }
 
 /// The widest numbers side by side that the processor has: what is built for any processor has four.
-fn widest() -> Arch {
+pub(super) fn widest() -> Arch {
     Arch::new()
 }
 
-struct Rows<F> {
+/// What is done to each row by itself.
+trait Kernel: Sync {
+    /// To be inlined: only then it takes the widest numbers.
+    fn row(&self, row: &mut [f32]);
+}
+
+/// Rows that a thread takes at a time.
+struct Rows<'a, K> {
+    numbers: &'a mut [f32],
     width: usize,
-    each: F,
+    kernel: &'a K,
 }
 
-impl<F: Fn(&mut [f32]) + Sync> InplaceOp1 for Rows<F> {
-    fn name(&self) -> &'static str {
-        "rows"
-    }
+impl<K: Kernel> NullaryFnOnce for Rows<'_, K> {
+    type Output = ();
 
-    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
-        let data = contiguous_mut(storage, layout)?;
-        let rows = data.par_chunks_mut(self.width).with_min_len(grain(self.width));
-        rows.for_each(|row| widest().dispatch(|| (self.each)(row)));
-        Ok(())
-    }
-}
-
-struct NumberedRows<F> {
-    width: usize,
-    each: F,
-}
-
-impl<F: Fn(usize, &mut [f32]) + Sync> InplaceOp1 for NumberedRows<F> {
-    fn name(&self) -> &'static str {
-        "numbered rows"
-    }
-
-    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
-        let rows = contiguous_mut(storage, layout)?.par_chunks_mut(self.width).with_min_len(grain(self.width));
-        rows.enumerate().for_each(|(index, row)| widest().dispatch(|| (self.each)(index, row)));
-        Ok(())
-    }
-}
-
-struct RowPairs<F> {
-    width: usize,
-    each: F,
-}
-
-impl<F: Fn(&mut [f32], &[f32]) + Sync> InplaceOp2 for RowPairs<F> {
-    fn name(&self) -> &'static str {
-        "row pairs"
-    }
-
-    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout, other: &CpuStorage, other_l: &Layout) -> Result<()> {
-        let data = contiguous_mut(storage, layout)?;
-        let (CpuStorage::F32(other), Some((start, end))) = (other, other_l.contiguous_offsets()) else {
-            bail!("the second operand is not contiguous 32-bit floats");
-        };
-        let other = &other[start..end];
-        if other.len() != data.len() {
-            bail!("{} numbers meet {}", data.len(), other.len());
+    #[inline(always)]
+    fn call(self) {
+        for row in self.numbers.chunks_exact_mut(self.width) {
+            self.kernel.row(row);
         }
-        let rows = data.par_chunks_mut(self.width).zip(other.par_chunks(self.width)).with_min_len(grain(self.width));
-        rows.for_each(|(row, other)| widest().dispatch(|| (self.each)(row, other)));
-        Ok(())
     }
 }
 
-fn contiguous_mut<'s>(storage: &'s mut CpuStorage, layout: &Layout) -> Result<&'s mut [f32]> {
-    match (storage, layout.contiguous_offsets()) {
-        (CpuStorage::F32(data), Some((start, end))) => Ok(&mut data[start..end]),
-        _ => bail!("the operand is not contiguous 32-bit floats"),
-    }
-}
-
-/// Rows that one thread takes at a time at least.
-fn grain(width: usize) -> usize {
-    (GRAIN / width.max(1)).max(1)
+fn each_row(rows: &mut [f32], width: usize, kernel: &impl Kernel) {
+    let width = width.max(1);
+    let several = rows.par_chunks_mut(width * (GRAIN / width).max(1));
+    several.for_each(|numbers| widest().dispatch(Rows { numbers, width, kernel }));
 }
 
 #[cfg(test)]
 mod tests {
-    use candle_core::Device;
-
     use super::*;
-
-    fn tensor(data: &[f32], shape: &[usize]) -> Tensor {
-        Tensor::from_vec(data.to_vec(), shape, &Device::Cpu).unwrap()
-    }
-
-    fn numbers(tensor: &Tensor) -> Vec<f32> {
-        tensor.flatten_all().unwrap().to_vec1().unwrap()
-    }
 
     #[track_caller]
     fn assert_near(actual: &[f32], expected: &[f32]) {
@@ -318,9 +297,9 @@ mod tests {
             assert_near(&[erf(x), erf(-x)], &[expected, -expected]);
         }
         // From the tables of the normal distribution: Φ(1) = 0.8413447.
-        assert_near(&[Activation::Gelu.of(1.0), Activation::Gelu.of(-20.0)], &[0.841_344_7, 0.0]);
-        assert_near(&[Activation::Relu.of(-1.0), Activation::Relu.of(2.0)], &[0.0, 2.0]);
-        assert!((Activation::GeluTanh.of(1.0) - 0.8412).abs() < 1e-4);
+        assert_near(&[gelu(1.0), gelu(-20.0)], &[0.841_344_7, 0.0]);
+        assert_near(&[relu(-1.0), relu(2.0)], &[0.0, 2.0]);
+        assert!((gelu_tanh(1.0) - 0.8412).abs() < 1e-4);
     }
 
     #[test]
@@ -350,28 +329,28 @@ mod tests {
     }
 
     #[test]
-    fn given_scores_when_they_become_weights_then_rows_sum_to_one_and_distances_choose_their_bias() {
-        let scores = tensor(&[0.0; 8], &[2, 2, 2]);
-        // Head 0 has no preference; head 1 looks at the next token only.
-        softmax(&scores, 0.5, Some(&[vec![0.0; 3], vec![0.0, 0.0, 100.0]])).unwrap();
-        assert_near(&numbers(&scores), &[0.5, 0.5, 0.5, 0.5, 0.0, 1.0, 0.5, 0.5]);
-        let scores = tensor(&[0.0, 2.0 * 3.0_f32.ln(), 1.0, 1.0], &[1, 2, 2]);
-        softmax(&scores, 0.5, None).unwrap();
-        assert_near(&numbers(&scores), &[0.25, 0.75, 0.5, 0.5]);
+    fn given_scores_when_they_become_weights_then_they_sum_to_one_and_the_bias_of_each_key_counts() {
+        let weights = |mut scores: Vec<f32>, bias: Option<&[f32]>| {
+            softmax(&mut scores, 0.5, bias);
+            scores
+        };
+        assert_near(&weights(vec![0.0, 2.0 * 3.0_f32.ln()], None), &[0.25, 0.75]);
+        assert_near(&weights(vec![1.0; 4], None), &[0.25; 4]);
+        assert_near(&weights(vec![0.0; 2], Some(&[0.0, 100.0])), &[0.0, 1.0]);
+        assert_near(&weights(vec![-7.0], None), &[1.0]);
     }
 
     #[test]
     fn given_rows_when_they_are_normalized_then_mean_and_variance_are_those_of_the_weights() {
         let norm = Norm { weight: vec![1.0, 2.0], bias: vec![0.0, 1.0], epsilon: 0.0 };
-        let rows = tensor(&[1.0, 3.0, 0.0, 0.0], &[2, 2]);
-        let residual = tensor(&[0.0, 0.0, 1.0, 2.0], &[2, 2]);
-        norm.apply_to_sum(&rows, &[1.0, 1.0], &residual).unwrap();
-        assert_near(&numbers(&rows), &[-1.0, 3.0, -1.0, 3.0]);
-        add_bias(&rows, &[1.0, -3.0]).unwrap();
-        add_rows(&rows, &residual).unwrap();
-        assert_near(&numbers(&rows), &[0.0, 0.0, 1.0, 2.0]);
-        activate(&rows, &[-1.0, -1.0], Activation::Relu).unwrap();
-        assert_near(&numbers(&rows), &[0.0, 0.0, 0.0, 1.0]);
-        assert!(add_rows(&rows, &tensor(&[0.0; 2], &[1, 2])).is_err());
+        let mut rows = [1.0, 3.0, 0.0, 1.0];
+        norm.apply_with(&mut rows, &[1.0, 1.0]);
+        assert_near(&rows, &[-1.0, 3.0, -1.0, 3.0]);
+        norm.apply(&mut rows);
+        assert_near(&rows, &[-1.0, 3.0, -1.0, 3.0]);
+        add_bias(&mut rows, &[1.0, -3.0]);
+        assert_near(&rows, &[0.0, 0.0, 0.0, 0.0]);
+        activate(&mut rows, &[-1.0, 2.0], Activation::Relu);
+        assert_near(&rows, &[0.0, 2.0, 0.0, 2.0]);
     }
 }

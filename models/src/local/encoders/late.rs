@@ -7,6 +7,7 @@ use std::ops::Range;
 use tokio_util::sync::CancellationToken;
 
 use super::batching;
+use super::hidden::Wanted;
 use super::layout::Pooling;
 use super::sentence::{Embedded, SentenceEncoder};
 use super::text::{self, EncodeError};
@@ -53,10 +54,8 @@ pub(super) fn embed(
     for batch in batching::plan(&lengths) {
         text::check_waited_for(caller)?;
         let (ids, types) = text::joined(&encodings[batch.clone()]);
-        let hidden = encoder.encoder.forward(ids, types, &lengths[batch.clone()])?;
-        let width = hidden.dim(1)?;
-        let numbers = hidden.flatten_all()?.to_vec1::<f32>()?;
-        let mut rows = numbers.chunks_exact(width);
+        let hidden = encoder.encoder.forward(&ids, &types, &lengths[batch.clone()], Wanted::All)?;
+        let mut rows = hidden.rows();
         for index in batch {
             let (window, encoding) = (&windows[index], &encodings[index]);
             for ((start, end), special) in encoding.get_offsets().iter().zip(encoding.get_special_tokens_mask()) {

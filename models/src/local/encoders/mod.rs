@@ -1,16 +1,21 @@
 //! Encoders and cross-encoders on candle and llama.cpp: which are loaded, and the way of texts through one.
 
+mod attention;
 mod batching;
 mod body;
 mod cores;
 mod cross;
 mod encoder;
 mod gguf;
+mod hidden;
 mod kernels;
 mod late;
 mod layout;
+mod matrix;
 mod memory;
 mod sentence;
+mod shares;
+mod skinny;
 mod states;
 mod stock;
 mod text;

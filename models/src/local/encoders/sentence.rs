@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::batching;
 use super::body::{self, Body};
+use super::hidden::Wanted;
 use super::layout::{self, Layout, Pooling, Prompts};
 use super::text::{self, EncodeError, TextReader};
 use super::weights::Weights;
@@ -42,18 +43,17 @@ impl SentenceEncoder {
         let encodings = self.reader.encode(texts)?;
         let truncated = encodings.iter().filter(|encoding| !encoding.get_overflowing().is_empty()).count();
         let lengths: Vec<usize> = encodings.iter().map(|encoding| encoding.len()).collect();
+        let wanted = if self.layout.pooling == Pooling::Cls { Wanted::First } else { Wanted::All };
         let mut vectors = Vec::with_capacity(encodings.len());
         for batch in batching::plan(&lengths) {
             text::check_waited_for(caller)?;
             let lengths = &lengths[batch.clone()];
             let (ids, types) = text::joined(&encodings[batch]);
-            let hidden = self.encoder.forward(ids, types, lengths)?;
-            let width = hidden.dim(1)?;
-            let numbers = hidden.flatten_all()?.to_vec1::<f32>()?;
-            let mut rest = numbers.as_slice();
+            let hidden = self.encoder.forward(&ids, &types, lengths, wanted)?;
+            let mut rest = hidden.numbers.as_slice();
             for length in lengths {
-                let (tokens, behind) = rest.split_at(length * width);
-                vectors.push(self.pool(tokens, width));
+                let (tokens, behind) = rest.split_at(wanted.of(*length) * hidden.width);
+                vectors.push(self.pool(tokens, hidden.width));
                 rest = behind;
             }
         }

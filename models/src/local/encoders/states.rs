@@ -32,8 +32,8 @@ pub(super) fn embed(
     for batch in batching::plan(&lengths) {
         text::check_waited_for(caller)?;
         let (ids, types) = text::joined(&encodings[batch.clone()]);
-        let hidden = layers.forward_to(ids, types, &lengths[batch.clone()], layer)?;
-        let mut rows = hidden.to_vec2::<f32>()?.into_iter();
+        let hidden = layers.forward_to(&ids, &types, &lengths[batch.clone()], layer)?;
+        let mut rows = hidden.rows().map(<[f32]>::to_vec);
         for encoding in &encodings[batch] {
             found.push(TextTokens {
                 ids: encoding.get_ids().to_vec(),

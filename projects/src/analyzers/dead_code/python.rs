@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 
 use tree_sitter::Node;
 
-use super::{Candidate, Mentions, PUBLIC, TOOL, count, is_kept, pages, words};
+use super::{Candidate, Mentions, PUBLIC, TOOL, is_kept, pages, words};
 use crate::analyzers::snapshot::{Snapshot, Source};
 use crate::copy::Files;
-use crate::definitions::{Reach, definitions, statements};
+use crate::definitions::{Reach, definitions, holds_statements, statements};
 use crate::finding::{Finding, Severity};
-use crate::language::{Language, each, named, text};
+use crate::language::{Kinds, Language, each_below, each_with_depth, named, text};
+use crate::words::Words;
 
-const NAMES: (&[&str], fn(Node<'_>) -> bool) = (&["identifier"], is_text);
 /// Functions that reach names which are written nowhere.
 const DYNAMIC: [&str; 5] = ["globals", "locals", "vars", "eval", "exec"];
 /// Files whose names are asked for by tools.
@@ -63,7 +63,7 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let pages = pages(snapshot.files());
-    let prefixes: HashSet<&str> = all.iter().flat_map(|one| one.prefixes.iter().copied()).collect();
+    let prefixes = Words::longest_first(all.iter().flat_map(|one| one.prefixes.iter().copied()));
     let mut total = Mentions::new();
     let mut reached: HashMap<&str, usize> = HashMap::new();
     let mut taken: HashSet<(&str, &str)> = HashSet::new();
@@ -80,7 +80,7 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
         let own = usize::from(from.outward.contains(name));
         reached.get(name).copied().unwrap_or(0) > own
     };
-    let is_asked_for = |name: &str| pages.contains(name) || prefixes.iter().any(|prefix| name.starts_with(*prefix));
+    let is_asked_for = |name: &str| pages.contains(name) || prefixes.at(name).is_some();
     let severity = if is_library(snapshot.files()) { Severity::Info } else { Severity::Low };
     let mut found = Vec::new();
     for one in &all {
@@ -126,6 +126,7 @@ fn facts<'s>(file: &Source<'s>) -> Option<Facts<'s>> {
     let root = tree.root_node();
     let mut facts = Facts { path, ..Facts::default() };
     let places = mentions(root, source, &mut facts);
+    take_out(&places, source, &mut facts);
     // What a damaged file defines and uses is not known for sure.
     if root.has_error() || path.ends_with(".pyi") || !is_kept(path, source) {
         return Some(facts);
@@ -133,8 +134,8 @@ fn facts<'s>(file: &Source<'s>) -> Option<Facts<'s>> {
     let is_dynamic = DYNAMIC.iter().any(|name| facts.mentions.contains_key(*name));
     imports(&places.imports, source, &mut facts);
     if !is_dynamic {
-        unread(&places.functions, source, &mut facts);
-        names(root, source, &mut facts);
+        unread(&places, source, &mut facts);
+        names(root, source, &places, &mut facts);
     }
     Some(facts)
 }
@@ -150,73 +151,115 @@ fn module(path: &str) -> &str {
     file.strip_suffix(".py").unwrap_or(file)
 }
 
-fn is_docstring(node: Node<'_>) -> bool {
-    node.kind() == "string" && node.parent().is_some_and(|above| above.kind() == "expression_statement")
+/// What a node is for the rules of this file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Identifier,
+    Attribute,
+    Comment,
+    Function,
+    Import,
+    Expression,
+    Text,
+    /// What stands between the quotes of a text.
+    Content,
+    Other,
 }
 
-/// Texts whose words count as names: not those that only explain.
-fn is_text(node: Node<'_>) -> bool {
-    node.kind() == "string_content" && !node.parent().is_some_and(is_docstring)
+impl Kind {
+    fn of(kind: &str) -> Self {
+        match kind {
+            "identifier" => Self::Identifier,
+            "attribute" => Self::Attribute,
+            "comment" => Self::Comment,
+            "function_definition" => Self::Function,
+            "import_statement" | "import_from_statement" | "future_import_statement" => Self::Import,
+            "expression_statement" => Self::Expression,
+            "string" => Self::Text,
+            "string_content" => Self::Content,
+            _ => Self::Other,
+        }
+    }
 }
 
-fn is_import(node: Node<'_>) -> bool {
-    matches!(node.kind(), "import_statement" | "import_from_statement" | "future_import_statement")
-}
-
-/// What else is looked at in a file, in the order of the text.
+/// What else one walk through a file tells, in the order of the text.
 #[derive(Default)]
-struct Places<'t> {
+struct Places<'t, 's> {
     imports: Vec<Node<'t>>,
     functions: Vec<Node<'t>>,
+    /// Names and words of texts, each with the first byte of the node that it stands in.
+    names: Vec<(usize, &'s str)>,
 }
 
-/// Everything that one walk through a file tells.
-fn mentions<'t, 's>(root: Node<'t>, source: &'s [u8], facts: &mut Facts<'s>) -> Places<'t> {
-    let mut places = Places::default();
-    each(root, |node| match node.kind() {
-        "identifier" => *facts.mentions.entry(text(node, source)).or_default() += 1,
-        "function_definition" => places.functions.push(node),
-        _ if is_import(node) => places.imports.push(node),
-        "attribute" => {
-            let (object, name) = (node.child_by_field_name("object"), node.child_by_field_name("attribute"));
-            if let (Some(object), Some(name)) = (object, name) {
-                facts.outward.insert(text(name, source));
-                facts.taken.insert((last(text(object, source)), text(name, source)));
-            }
-        }
-        "comment" if text(node, source).starts_with("# type:") => {
-            for word in words(text(node, source)) {
-                *facts.mentions.entry(word).or_default() += 1;
-            }
-        }
-        _ if is_text(node) => {
-            let content = text(node, source);
-            for word in words(content) {
-                *facts.mentions.entry(word).or_default() += 1;
-                facts.outward.insert(word);
-            }
-            let end = words(content).last().filter(|end| end.len() >= MIN_PREFIX && end.ends_with('_'));
-            facts.prefixes.extend(end.filter(|end| content.ends_with(*end)));
-        }
-        _ => {}
-    });
-    for import in &places.imports {
-        take_out(*import, source, facts);
+impl<'s> Places<'_, 's> {
+    /// The names and words within a node.
+    fn within(&self, node: Node<'_>) -> impl Iterator<Item = &'s str> {
+        let first = self.names.partition_point(|(at, _)| *at < node.start_byte());
+        let rest = &self.names[first..];
+        rest[..rest.partition_point(|(at, _)| *at < node.end_byte())].iter().map(|(_, name)| *name)
     }
+
+    fn times(&self, wanted: &str, node: Node<'_>) -> usize {
+        self.within(node).filter(|name| *name == wanted).count()
+    }
+}
+
+/// One walk through a file.
+fn mentions<'t, 's>(root: Node<'t>, source: &'s [u8], facts: &mut Facts<'s>) -> Places<'t, 's> {
+    let mut places = Places::default();
+    let kinds = Kinds::new(Language::Python, Kind::of);
+    let mut above: Vec<Kind> = Vec::new();
+    each_with_depth(root, |node, depth| {
+        let kind = kinds.of(node);
+        above.truncate(depth as usize);
+        match kind {
+            Kind::Identifier => {
+                let name = text(node, source);
+                *facts.mentions.entry(name).or_default() += 1;
+                places.names.push((node.start_byte(), name));
+            }
+            Kind::Function => places.functions.push(node),
+            Kind::Import => places.imports.push(node),
+            Kind::Attribute => {
+                let (object, name) = (node.child_by_field_name("object"), node.child_by_field_name("attribute"));
+                if let (Some(object), Some(name)) = (object, name) {
+                    facts.outward.insert(text(name, source));
+                    facts.taken.insert((last(text(object, source)), text(name, source)));
+                }
+            }
+            Kind::Comment if text(node, source).starts_with("# type:") => {
+                for word in words(text(node, source)) {
+                    *facts.mentions.entry(word).or_default() += 1;
+                }
+            }
+            // Texts whose words count as names are not those that only explain.
+            Kind::Content if !above.ends_with(&[Kind::Expression, Kind::Text]) => {
+                let content = text(node, source);
+                for word in words(content) {
+                    *facts.mentions.entry(word).or_default() += 1;
+                    facts.outward.insert(word);
+                    places.names.push((node.start_byte(), word));
+                }
+                let end = words(content).last().filter(|end| end.len() >= MIN_PREFIX && end.ends_with('_'));
+                facts.prefixes.extend(end.filter(|end| content.ends_with(*end)));
+            }
+            Kind::Comment | Kind::Content | Kind::Expression | Kind::Text | Kind::Other => {}
+        }
+        above.push(kind);
+    });
     places
 }
 
-/// The names of an import are no use of them here.
-fn take_out<'s>(import: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
-    let mut inside = Mentions::new();
-    count(import, source, NAMES, &mut inside);
-    if let Some(from) = import.child_by_field_name("module_name") {
-        facts.taken.extend(inside.keys().map(|name| (last(text(from, source)), *name)));
-    }
-    for (name, times) in inside {
-        facts.outward.insert(name);
-        if let Some(all) = facts.mentions.get_mut(name) {
-            *all -= times;
+/// The names of imports are no use of them here.
+fn take_out<'s>(places: &Places<'_, 's>, source: &'s [u8], facts: &mut Facts<'s>) {
+    for import in places.imports.iter().copied() {
+        let from = import.child_by_field_name("module_name").map(|from| last(text(from, source)));
+        for name in places.within(import) {
+            facts.taken.extend(from.map(|from| (from, name)));
+            facts.outward.insert(name);
+            if let Some(all) = facts.mentions.get_mut(name) {
+                *all -= 1;
+            }
         }
     }
 }
@@ -279,35 +322,36 @@ fn is_quiet(node: Node<'_>, source: &[u8]) -> bool {
 }
 
 /// Variables of functions that get a value and are never read.
-fn unread<'s>(functions: &[Node<'_>], source: &'s [u8], facts: &mut Facts<'s>) {
-    for function in functions.iter().copied() {
+fn unread<'s>(places: &Places<'_, 's>, source: &'s [u8], facts: &mut Facts<'s>) {
+    for function in places.functions.iter().copied() {
         let Some(body) = function.child_by_field_name("body") else { continue };
-        let mut written: HashMap<&'s str, (usize, Node<'_>)> = HashMap::new();
-        let mut open = vec![body];
-        while let Some(node) = open.pop() {
-            match node.kind() {
-                "function_definition" | "class_definition" | "lambda" => continue,
-                "assignment" => {
-                    let left = node.child_by_field_name("left").filter(|left| left.kind() == "identifier");
-                    let is_set = node.child_by_field_name("right").is_some();
-                    if let Some(left) = left.filter(|_| is_set) {
-                        written.entry(text(left, source)).or_insert((0, left)).0 += 1;
-                    }
+        let mut written: HashMap<&'s str, Written<'_>> = HashMap::new();
+        each_below(body, |node| match node.kind() {
+            "function_definition" | "class_definition" => false,
+            "assignment" => {
+                let left = node.child_by_field_name("left").filter(|left| left.kind() == "identifier");
+                let is_set = node.child_by_field_name("right").is_some();
+                if let Some(at) = left.filter(|_| is_set) {
+                    written.entry(text(at, source)).or_insert(Written { at, times: 0, mentions: 0 }).times += 1;
                 }
-                _ => {}
+                // `a = b = 1`
+                true
             }
-            open.extend(named(node).into_iter().rev());
-        }
+            kind => kind == "expression_statement" || holds_statements(kind),
+        });
         if written.is_empty() {
             continue;
         }
-        let mut mentions = Mentions::new();
-        count(function, source, NAMES, &mut mentions);
+        for name in places.within(function) {
+            if let Some(written) = written.get_mut(name) {
+                written.mentions += 1;
+            }
+        }
         let mut unread: Vec<Import<'s>> = written
             .into_iter()
-            .filter(|(name, (times, _))| !name.starts_with('_') && mentions.get(name) == Some(times))
-            .map(|(name, (_, at))| {
-                let at = at.start_position();
+            .filter(|(name, written)| !name.starts_with('_') && written.mentions == written.times)
+            .map(|(name, written)| {
+                let at = written.at.start_position();
                 Import { name, line: at.row + 1, column: at.column + 1 }
             })
             .collect();
@@ -316,8 +360,18 @@ fn unread<'s>(functions: &[Node<'_>], source: &'s [u8], facts: &mut Facts<'s>) {
     }
 }
 
+/// A variable of a function.
+struct Written<'t> {
+    /// Where it gets a value first.
+    at: Node<'t>,
+    /// How often it gets one.
+    times: usize,
+    /// How often the function names it.
+    mentions: usize,
+}
+
 /// Definitions that may be unused.
-fn names<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
+fn names<'s>(root: Node<'_>, source: &'s [u8], places: &Places<'_, 's>, facts: &mut Facts<'s>) {
     let file = facts.path.rsplit('/').next().unwrap_or(facts.path);
     let is_test = file.starts_with("test_")
         || file.ends_with("_test.py")
@@ -325,17 +379,12 @@ fn names<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
     if is_test || ASKED_BY_TOOLS.contains(&file) {
         return;
     }
-    let own = |name: &'s str, node: Node<'_>| {
-        let mut inside = Mentions::new();
-        count(node, source, NAMES, &mut inside);
-        inside.get(name).copied().unwrap_or(0)
-    };
     for one in definitions(Language::Python, root, source) {
         let is_special = one.name.starts_with("__") || one.name == "_" || ENTRIES.contains(&one.name);
         if one.is_marked || is_special {
             continue;
         }
-        let candidate = Candidate::new(&one, own(one.name, one.node));
+        let candidate = Candidate::new(&one, places.times(one.name, one.node));
         match one.reach {
             Reach::File => facts.private.push(candidate),
             // Constants are settings, tables and defaults that are there to be read by people too.
@@ -354,7 +403,8 @@ fn names<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
             if name.starts_with('_') && !name.ends_with("__") && name != "_" {
                 let at = method.start_position();
                 let (line, column) = (at.row + 1, at.column + 1);
-                facts.private.push(Candidate { name, kind: "method", line, column, own: own(name, method) });
+                let own = places.times(name, method);
+                facts.private.push(Candidate { name, kind: "method", line, column, own });
             }
         }
     }

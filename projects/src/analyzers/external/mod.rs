@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use super::ToolRun;
 use crate::copy::{Executables, Files};
 use crate::finding::Finding;
-use crate::folder::{homes, lay_out, on_path};
+use crate::folder::{homes, lay_out, on_path, remove};
 use crate::language::Language;
 use crate::progress::Progress;
 use crate::settings::{Programs, ProjectSettings};
@@ -136,9 +136,9 @@ pub(super) async fn analyze(
         |builds: bool| plans.iter().any(|(tool, plan)| tool.executes == builds && matches!(plan, Plan::Run(_)));
     // What builds needs every file; what reads is not to find settings of the project, or what a build leaves, among them.
     let (reads_one, builds_one) = (begins(false), begins(true));
-    let sources = if reads_one { Some(folder(seen(files, false)).await) } else { None };
-    let whole = if builds_one { Some(folder(seen(files, true)).await) } else { None };
-    let (sources, whole) = (place_of(sources.as_ref()), place_of(whole.as_ref()));
+    let of_sources = if reads_one { Some(folder(seen(files, false)).await) } else { None };
+    let of_all = if builds_one { Some(folder(seen(files, true)).await) } else { None };
+    let (sources, whole) = (place_of(of_sources.as_ref()), place_of(of_all.as_ref()));
     let places = &Semaphore::new(MAX_AT_ONCE);
     let (mut reading, mut building) = (Vec::new(), Vec::new());
     for (tool, plan) in plans {
@@ -159,6 +159,7 @@ pub(super) async fn analyze(
     for work in building {
         runs.push(work.await);
     }
+    remove((of_sources, of_all)).await;
     runs
 }
 

@@ -1,7 +1,7 @@
 //! What a Python project declares, in whichever file: `requirements*.txt`, `pyproject.toml`, `Pipfile`, `setup.cfg`, `setup.py` and
 //! conda's `environment.yml`. They are read as texts and syntax trees; nothing of them is executed.
 
-use super::limits::MAX_PARSED;
+use super::limits::{MAX_MANIFEST, MAX_PARSED};
 
 mod conda;
 mod requirement;
@@ -42,7 +42,8 @@ pub(super) fn manifest(path: &str, content: &[u8]) -> Option<Manifest> {
         _ if is_requirements => requirements,
         _ => return None,
     };
-    let text = std::str::from_utf8(content).ok().filter(|text| text.len() <= MAX_PARSED);
+    let most = if matches!(name, "pyproject.toml" | "Pipfile") { MAX_MANIFEST } else { MAX_PARSED };
+    let text = std::str::from_utf8(content).ok().filter(|text| text.len() <= most);
     Some(text.map_or_else(Manifest::unknown, read))
 }
 

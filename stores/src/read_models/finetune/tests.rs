@@ -1,8 +1,8 @@
-use riverrun_schemas::Topic;
 use riverrun_schemas::finetune::{FinetuneCancelRequested, FinetuneClaimed, StartFinetune};
 
 use super::*;
-use crate::read_models::{LogRecord, Projected, apply, rebuild};
+use crate::read_models::testing::records;
+use crate::read_models::{Projected, apply, rebuild};
 
 fn job_id() -> FinetuneId {
     FinetuneId::derive(&["test"])
@@ -79,20 +79,10 @@ fn version(job: &str, gate_passed: bool) -> FinetuneEvent {
     .into()
 }
 
-fn records(events: &[FinetuneEvent]) -> Vec<LogRecord> {
-    let record = |(offset, event): (i64, &FinetuneEvent)| LogRecord {
-        topic: Topic::FinetuneEvents,
-        partition: 0,
-        offset,
-        body: Projected::Finetune(event.clone()),
-    };
-    (0..).zip(events).map(record).collect()
-}
-
 async fn database(events: &[FinetuneEvent]) -> (tempfile::TempDir, Sql) {
     let folder = tempfile::tempdir().unwrap();
     let sql = Sql::open(folder.path().join("read.db")).await.unwrap();
-    apply(&sql, &records(events)).await.unwrap();
+    apply(&sql, &records(events.to_vec(), Projected::Finetune)).await.unwrap();
     (folder, sql)
 }
 
@@ -196,7 +186,7 @@ async fn given_the_same_events_when_everything_is_made_again_then_the_rows_are_t
     assert_eq!(find_dataset(&sql, "verses").await.unwrap().unwrap().examples, 4);
     rebuild(&sql).await.unwrap();
     assert!(find_dataset(&sql, "verses").await.unwrap().is_none());
-    apply(&sql, &records(&events)).await.unwrap();
+    apply(&sql, &records(events.clone(), Projected::Finetune)).await.unwrap();
     assert_eq!(all().await, before);
 }
 

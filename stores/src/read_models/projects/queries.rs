@@ -11,6 +11,9 @@ use crate::read_models::page::{Page, PageRequest, TimeCursor};
 use crate::read_models::runs::from_json;
 use crate::sql::Sql;
 
+/// How many are read together where one is looked for.
+const FEW: u32 = 50;
+
 pub(super) async fn find<T: DeserializeOwned>(
     sql: &Sql,
     table: Table,
@@ -93,10 +96,46 @@ pub async fn analyses(sql: &Sql, project: ProjectId, page: &PageRequest) -> Resu
     list(sql, (Table::Analyses, query), &project.to_string(), page, place).await
 }
 
+/// The analyses of a project that are done, newest first, `limit` at most; those before `before` where one is given.
+pub async fn done_analyses(
+    sql: &Sql,
+    project: ProjectId,
+    before: Option<&AnalysisRow>,
+    limit: u32,
+) -> Result<Vec<AnalysisRow>, StoreError> {
+    let cursor = before.map(|row| TimeCursor::encode(row.created_at, &row.analysis_id.to_string()));
+    let mut page = PageRequest { limit: Some(limit.max(FEW)), cursor };
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut done = Vec::new();
+    // Beside them lie those that failed, as many as there may be.
+    loop {
+        let found = analyses(sql, project, &page).await?;
+        done.extend(found.items.into_iter().filter(|one| one.report.is_some()));
+        page.cursor = found.next_cursor;
+        if done.len() >= most || page.cursor.is_none() {
+            done.truncate(most);
+            return Ok(done);
+        }
+    }
+}
+
 /// The proposals of a project, newest first.
 pub async fn proposals(sql: &Sql, project: ProjectId, page: &PageRequest) -> Result<Page<ProposalRow>, StoreError> {
     let query = "SELECT view FROM project_proposals WHERE project_id = $1 AND (created_at < $2 OR (created_at = $2 AND proposal_id > $3))
                  ORDER BY created_at DESC, proposal_id LIMIT $4";
     let place = |row: &ProposalRow| (row.created_at, row.proposal_id.to_string());
     list(sql, (Table::Proposals, query), &project.to_string(), page, place).await
+}
+
+/// The newest proposal for a file that may be applied; `None` when there is no such proposal.
+pub async fn open_proposal(sql: &Sql, project: ProjectId, file: &str) -> Result<Option<ProposalRow>, StoreError> {
+    let mut page = PageRequest { limit: Some(FEW), cursor: None };
+    loop {
+        let found = proposals(sql, project, &page).await?;
+        let newest = found.items.into_iter().find(|one| one.file == file && one.status == "proposed");
+        page.cursor = found.next_cursor;
+        if newest.is_some() || page.cursor.is_none() {
+            return Ok(newest);
+        }
+    }
 }

@@ -86,6 +86,9 @@ pub struct ProposalRow {
     pub improves: bool,
     /// Why it was refused, or that it improves nothing.
     pub note: Option<String>,
+    /// Why nothing could be made at all, such as a model that does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
     /// The model.
     pub model: String,
     /// Tokens read.

@@ -4,8 +4,8 @@ use riverrun_schemas::finetune::{
     DatasetRegistered, FinetuneClaimed, FinetuneFinished, FinetuneOutcome, StartFinetune,
 };
 use riverrun_schemas::ingest::{
-    ChunksReady, CollectionTuneFailed, CollectionTuned, CollectionWithdrawn, DocumentIndexed, DocumentQueued,
-    DocumentUnchanged, DocumentWithdrawn, IngestScanned, StartIngest, TuneCollection,
+    ChunksReady, CollectionTuneFailed, CollectionTuned, CollectionTuning, CollectionWithdrawn, DocumentIndexed,
+    DocumentQueued, DocumentUnchanged, DocumentWithdrawn, IngestScanned, StartIngest, TuneCollection,
 };
 use riverrun_schemas::projects::{ImportProject, ProjectFailed, ProjectRemoved};
 use riverrun_schemas::{BlobRef, Failure, Namespace};
@@ -337,37 +337,99 @@ fn tuned(request: u8, at: i64) -> IngestEvent {
     .into()
 }
 
-#[test]
-fn given_tunings_in_any_order_when_they_are_marked_then_the_last_adapter_lives_and_judgements_until_their_end() {
-    let (judgements, adapter) = (|request: u8| vec![hash(request, 0, 1)], |request: u8| vec![hash(request, 0, 2)]);
-    let marked = |order: &[u8]| {
-        let mut marks = Marks::default();
-        (1..=3).for_each(|request| marks.ingest_command(&tune(request), judgements(request)));
-        order.iter().for_each(|request| marks.ingest_event(&tuned(*request, i64::from(*request)), adapter(*request)));
-        marks
-    };
-    for order in [[1, 2], [2, 1]] {
-        assert_eq!(marked(&order).living(), HashSet::from([hash(2, 0, 2), hash(3, 0, 1)]), "{order:?}");
+/// What the tunings of a collection come to, as those who search have it; each request has its judgements, and a matrix for each end.
+fn marked(requests: u8, events: &[IngestEvent]) -> HashSet<Hash> {
+    let mut marks = Marks::default();
+    (1..=requests).for_each(|request| marks.ingest_command(&tune(request), vec![judgements(request)]));
+    for event in events {
+        let names = match event {
+            IngestEvent::CollectionTuned(e) => vec![matrix(e.at)],
+            _ => Vec::new(),
+        };
+        marks.ingest_event(event, names);
     }
-    // One that failed may be handed in again from its dead letter.
-    let mut marks = marked(&[1, 2]);
-    let failed = CollectionTuneFailed {
-        ingest_id: IngestId::derive(&["3"]),
+    marks.living()
+}
+
+fn judgements(request: u8) -> Hash {
+    hash(request, 0, 1)
+}
+
+/// Of the tuning that ended then.
+fn matrix(at: i64) -> Hash {
+    hash(u8::try_from(at).unwrap(), 0, 2)
+}
+
+fn begun(request: u8, at: i64) -> IngestEvent {
+    CollectionTuning {
+        ingest_id: IngestId::derive(&[&request.to_string()]),
+        namespace: Namespace::default(),
+        collection: "notes".parse().unwrap(),
+        queries: 10,
+        at,
+    }
+    .into()
+}
+
+fn not_tuned(request: u8, at: i64) -> IngestEvent {
+    CollectionTuneFailed {
+        ingest_id: IngestId::derive(&[&request.to_string()]),
         namespace: Namespace::default(),
         collection: "notes".parse().unwrap(),
         error: Failure::new("too_few_judgements", "none"),
-        at: 3,
-    };
-    marks.ingest_event(&failed.into(), vec![]);
-    assert!(marks.clone().living().contains(&hash(3, 0, 1)));
-    // The collection's end is the end of what it was tuned to.
-    let withdrawn = CollectionWithdrawn {
+        at,
+    }
+    .into()
+}
+
+fn removed(collection: &str, at: i64) -> IngestEvent {
+    CollectionWithdrawn {
         ingest_id: IngestId::derive(&["out"]),
         namespace: Namespace::default(),
-        collection: "notes".parse().unwrap(),
+        collection: collection.parse().unwrap(),
         documents: 1,
-        at: 9,
-    };
-    marks.ingest_event(&withdrawn.into(), vec![]);
-    assert_eq!(marks.living(), HashSet::from([hash(3, 0, 1)]));
+        at,
+    }
+    .into()
+}
+
+#[test]
+fn given_tunings_in_any_order_when_they_are_marked_then_the_last_matrix_lives_and_judgements_until_their_end() {
+    for order in [[1, 2], [2, 1]] {
+        let events = order.map(|request| tuned(request, i64::from(request)));
+        assert_eq!(marked(3, &events), HashSet::from([matrix(2), judgements(3)]), "{order:?}");
+    }
+    // What was begun later counts, however long the others take.
+    let slower = [begun(1, 1), begun(2, 2), tuned(2, 3), tuned(1, 4)];
+    assert_eq!(marked(2, &slower), HashSet::from([matrix(3)]));
+    // What may be handed in again from a dead letter is named by that.
+    let failed = [begun(1, 1), not_tuned(1, 2)];
+    assert_eq!(marked(2, &failed), HashSet::from([judgements(2)]));
+}
+
+#[test]
+fn given_a_tuning_that_is_told_again_when_it_is_marked_then_the_matrix_that_is_searched_with_lives() {
+    // As a delivery that is handed in again after a crash tells it: with what is in the collection by then.
+    assert_eq!(marked(1, &[begun(1, 1), tuned(1, 2), begun(1, 3), tuned(1, 4)]), HashSet::from([matrix(2)]));
+    assert_eq!(marked(1, &[begun(1, 1), not_tuned(1, 2), begun(1, 3), tuned(1, 4)]), HashSet::from([matrix(4)]));
+    assert_eq!(marked(1, &[begun(1, 1), tuned(1, 2), not_tuned(1, 3)]), HashSet::from([matrix(2)]));
+    // It stands where it stood among others, unless it failed.
+    let again = [begun(1, 1), begun(2, 2), tuned(2, 3), begun(1, 4), tuned(1, 5)];
+    assert_eq!(marked(2, &again), HashSet::from([matrix(3)]));
+    let later = [begun(1, 1), begun(2, 2), tuned(2, 3), not_tuned(1, 4), begun(1, 5), tuned(1, 6)];
+    assert_eq!(marked(2, &later), HashSet::from([matrix(6)]));
+}
+
+#[test]
+fn given_a_collection_that_is_removed_when_it_is_marked_then_what_was_begun_before_is_named_by_nothing() {
+    let others = [begun(1, 1), tuned(1, 2), removed("others", 3)];
+    assert_eq!(marked(1, &others), HashSet::from([matrix(2)]));
+    // The partitions of removals and tunings are read in any order.
+    for events in [[begun(1, 1), tuned(1, 2), removed("notes", 3)], [removed("notes", 3), begun(1, 1), tuned(1, 2)]] {
+        assert_eq!(marked(1, &events), HashSet::new(), "{events:?}");
+    }
+    let meanwhile = [begun(1, 1), tuned(1, 3), removed("notes", 2)];
+    assert_eq!(marked(1, &meanwhile), HashSet::new(), "it ended after the collection that it is of");
+    let next = [begun(1, 1), tuned(1, 2), begun(2, 4), tuned(2, 5), removed("notes", 3)];
+    assert_eq!(marked(2, &next), HashSet::from([matrix(5)]));
 }

@@ -13,9 +13,8 @@ use riverrun_schemas::{BlobRef, DocumentId, IngestId, Topic, now_ms};
 use riverrun_stores::{Gap, GapState};
 
 use super::super::follow::Follow;
-use super::super::outgoing;
 use super::{Mend, decoded};
-use crate::runtime::WorkError;
+use crate::runtime::{WorkError, Worker};
 
 /// How long none of them may come to an end before the try is given up. The next one waits on, and hands nothing in twice.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -163,9 +162,9 @@ impl Mend<'_> {
             skipped: 0,
             at: now_ms(),
         };
-        let mut records = vec![outgoing(IngestEvent::from(scanned), cause)?];
+        let mut records = vec![self.rebuilder.outgoing(IngestEvent::from(scanned), cause)?];
         for submission in submissions {
-            records.push(outgoing(IngestCommand::from(submission), cause)?);
+            records.push(self.rebuilder.outgoing(IngestCommand::from(submission), cause)?);
         }
         self.context.producer.send_many(records).await?;
         Ok(())

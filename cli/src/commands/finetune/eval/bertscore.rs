@@ -10,11 +10,15 @@ use serde::Serialize;
 
 use super::EvalArgs;
 use crate::error::{CliError, Exit};
+use crate::input;
 use crate::output::Output;
 use crate::progress;
 
 /// Samples that are encoded at once; each has two texts.
 const SAMPLES_AT_ONCE: usize = 64;
+/// Largest file of baselines, in bytes: it has a line a layer.
+const MAX_BASELINES: u64 = 1 << 20;
+const COLUMNS: &str = "a file of baselines has the columns LAYER,P,R,F; bert-score brings some along";
 
 /// What was measured, and how.
 #[derive(Debug, Serialize)]
@@ -119,16 +123,17 @@ struct Baselines<'p> {
 }
 
 fn read(path: &Path) -> Result<Baselines<'_>, CliError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CliError::new(Exit::Refused, format!("{} can't be read: {error}", path.display())))?;
+    let text = input::read_now(path, MAX_BASELINES)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is no UTF-8 text".to_owned()))
+        .map_err(|reason| {
+            CliError::new(Exit::Refused, format!("{} can't be read: {reason}", path.display())).hint(COLUMNS)
+        })?;
     Ok(Baselines { path, text })
 }
 
 impl Baselines<'_> {
     fn at(&self, layer: usize) -> Result<Baseline, CliError> {
-        Baseline::read(&self.text, layer).map_err(|reason| {
-            CliError::new(Exit::Refused, format!("{}: {reason}", self.path.display()))
-                .hint("such a file has the columns LAYER,P,R,F; bert-score brings some along")
-        })
+        Baseline::read(&self.text, layer)
+            .map_err(|reason| CliError::new(Exit::Refused, format!("{}: {reason}", self.path.display())).hint(COLUMNS))
     }
 }

@@ -7,11 +7,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use riverrun_models::ModelSettings;
+use riverrun_training::dataset::DatasetError;
 use riverrun_training::evaluate::{JudgedReport, Report, Sample, rag_samples, rouge_report, samples};
 use serde::Serialize;
 
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, with_lines};
 use crate::host::Connection;
+use crate::input;
 use crate::output::{Output, table};
 
 use bertscore::BertReport;
@@ -53,6 +55,8 @@ pub struct EvalArgs {
 }
 
 const METRICS: [&str; 3] = ["rouge", "bertscore", "ragas"];
+/// Largest file of samples, in bytes.
+const MAX_SAMPLES: u64 = 256 << 20;
 
 /// What was measured.
 #[derive(Debug, Default, Serialize)]
@@ -93,7 +97,7 @@ impl EvalArgs {
     }
 
     fn answers(&self, bytes: &[u8]) -> Result<Vec<Sample>, CliError> {
-        samples(bytes).map_err(|error| self.refused(&error.to_string()))
+        samples(bytes).map_err(|error| self.refused(&told(error)))
     }
 
     /// The report as it is shown.
@@ -105,6 +109,12 @@ impl EvalArgs {
     }
 }
 
+/// What is wrong with samples, all lines that are known.
+fn told(error: DatasetError) -> String {
+    let others = error.errors.iter().skip(1).map(|remark| format!("{}: {}", remark.place(), remark.reason));
+    with_lines(error.to_string(), others)
+}
+
 /// Measures; what needs a judge needs a connection.
 pub(crate) async fn run(
     connection: Option<&Connection>,
@@ -113,10 +123,16 @@ pub(crate) async fn run(
     output: Output,
 ) -> Result<(), CliError> {
     args.check()?;
-    let bytes = std::fs::read(&args.samples).map_err(|error| args.refused(&format!("can't be read: {error}")))?;
+    let bytes = input::read(&args.samples, MAX_SAMPLES)
+        .await
+        .map_err(|reason| args.refused(&format!("can't be read: {reason}")))?;
     let mut evaluation = Evaluation::default();
     if args.wants("rouge") {
-        evaluation.rouge = Some(args.shown(rouge_report(&args.answers(&bytes)?, args.stem)));
+        let (answers, stem) = (args.answers(&bytes)?, args.stem);
+        // Long texts take minutes, and an interrupt is heard meanwhile.
+        let measured = tokio::task::spawn_blocking(move || rouge_report(&answers, stem)).await;
+        let report = measured.map_err(|error| CliError::new(Exit::Failed, format!("measuring broke off: {error}")))?;
+        evaluation.rouge = Some(args.shown(report));
     }
     if args.wants("bertscore") {
         let mut found = bertscore::measure(settings, &args, &args.answers(&bytes)?, output).await?;
@@ -124,7 +140,7 @@ pub(crate) async fn run(
         evaluation.bertscore = Some(found);
     }
     if let Some(connection) = connection.filter(|_| args.needs_judge()) {
-        let found = rag_samples(&bytes).map_err(|error| args.refused(&error.to_string()))?;
+        let found = rag_samples(&bytes).map_err(|error| args.refused(&told(error)))?;
         let judge = Judge::new(&connection.client, args.judge_provider, args.judge_model);
         evaluation.ragas = Some(judge.report(&found, output).await?);
     }
