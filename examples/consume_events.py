@@ -10,6 +10,8 @@ Needs `confluent-kafka[avro,schemaregistry]`. Nothing of riverrun is imported: t
 import argparse
 import json
 import sys
+import urllib.error
+import urllib.request
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -26,7 +28,10 @@ def events(brokers, registry, run_id):
     consumer = Consumer({"bootstrap.servers": brokers, "group.id": "consume-events-example", "enable.auto.commit": False,
                          "enable.partition.eof": True, "isolation.level": "read_committed"})
     try:
-        found = consumer.list_topics(TOPIC, timeout=10).topics[TOPIC]
+        try:
+            found = consumer.list_topics(TOPIC, timeout=10).topics[TOPIC]
+        except KafkaException as error:
+            sys.exit(f"no broker answers at {brokers}: {error.args[0].str()}; start one with `riverrun serve`, or name its address with --brokers")
         if found.error:
             raise KafkaException(found.error)
         open_ends = set(found.partitions)
@@ -48,17 +53,27 @@ def events(brokers, registry, run_id):
         consumer.close()
 
 
+def must_answer(registry):
+    try:
+        urllib.request.urlopen(f"{registry}/subjects", timeout=10).close()
+    except urllib.error.HTTPError:
+        pass  # it answers, and the deserializer is told the rest
+    except OSError as error:
+        sys.exit(f"no registry answers at {registry}: {error}; start `riverrun serve`, or name its address with --registry")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_id")
     parser.add_argument("--brokers", default="127.0.0.1:9092")
     parser.add_argument("--registry", default="http://127.0.0.1:8000")
     options = parser.parse_args()
+    must_answer(options.registry)
     count = 0
     for kind, event in events(options.brokers, options.registry, options.run_id):
         count += 1
         print(json.dumps({"type": kind, "event": event}, default=str), flush=True)
-    print(f"{count} events" if count else f"{TOPIC} has no event of {options.run_id}; `riverrun runs ls` lists runs", file=sys.stderr)
+    print(f"{count} event{'s' * (count != 1)}" if count else f"{TOPIC} has no event of {options.run_id}; `riverrun runs ls` lists runs", file=sys.stderr)
     return 0 if count else 4
 
 

@@ -1,6 +1,7 @@
 //! Figures of the embedded broker: for `/metrics`, and in a line for `diagnose`.
 
 use riverrun_log::broker::{Figures, TopicInfo};
+use riverrun_schemas::counted;
 
 use crate::metrics::Page;
 
@@ -69,8 +70,8 @@ pub(crate) fn line(topics: &[TopicInfo]) -> String {
     let partitions = || topics.iter().flat_map(|topic| topic.partitions.iter().map(move |one| (&topic.name, one)));
     let bytes: u64 = partitions().map(|(_, partition)| partition.size_bytes).sum();
     let largest = topics.iter().max_by_key(|topic| size(topic)).filter(|topic| size(topic) > 0);
-    let mut line =
-        format!("{} topics, {} partitions, {:.1} MiB", topics.len(), partitions().count(), bytes as f64 / MIB);
+    let (all, parts) = (counted(topics.len(), "topic"), counted(partitions().count(), "partition"));
+    let mut line = format!("{all}, {parts}, {:.1} MiB", bytes as f64 / MIB);
     if let Some(largest) = largest {
         line.push_str(&format!(", most in {} ({:.1} MiB)", largest.name, size(largest) as f64 / MIB));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use riverrun_agents::catalog;
 use riverrun_log::BlobError;
 use riverrun_schemas::agent::{AgentCommand, ForkRun, ForkedFrom, RunRequest, SessionPolicy, Step, StepKind};
-use riverrun_schemas::{RunId, now_ms};
+use riverrun_schemas::{RunId, counted, now_ms};
 use riverrun_stores::read_models::run_forks;
 
 use crate::accept::{AcceptedRun, COMPONENT, key_conflict};
@@ -148,7 +148,8 @@ async fn shared_steps(state: &AppState, source: RunId, at_seq: i64) -> Result<Ve
             break steps;
         }
         if tokio::time::Instant::now() > until {
-            let detail = format!("the read model has {} of the {at_seq} steps of {source}", steps.len());
+            let wanted = counted(at_seq, "step");
+            let detail = format!("the read model has {} of {wanted} of {source}", steps.len());
             return Err(ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, "read_model_behind", detail)
                 .hint("it catches up by itself: fork again in a moment"));
         }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use riverrun_schemas::ingest::{IngestCommand, RebuildCollection};
-use riverrun_schemas::{Collection, IngestId, now_ms};
+use riverrun_schemas::{Collection, IngestId, now_ms, words};
 use riverrun_stores::read_models::{CollectionView, Within, documents, rebuilds};
 use riverrun_stores::{Gap, GapState, StoreError};
 use riverrun_workers::rebuilder;
@@ -218,7 +218,10 @@ async fn difference(state: &AppState, collection: &Collection, chunks: i64) -> R
     match counts.await {
         Ok((vectors, keywords)) => {
             let same = |count: usize| i64::try_from(count) == Ok(chunks);
-            let reason = || format!("of {chunks} chunks it has {vectors} vectors and {keywords} keywords");
+            let reason = || {
+                let (chunks, vectors) = (words::counted(chunks, "chunk"), words::counted(vectors, "vector"));
+                format!("of {chunks} it has {vectors} and {}", words::counted(keywords, "keyword"))
+            };
             Ok((!same(vectors) || !same(keywords)).then(reason))
         }
         Err(error) if error.is_damage() => Ok(Some(error.to_string())),

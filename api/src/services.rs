@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use riverrun_log::broker::FiguresHandle;
 use riverrun_log::registry::RegistryStatus;
-use riverrun_schemas::{Collection, Namespace, registry};
+use riverrun_schemas::{Collection, Namespace, agreed, counted, registry};
 use riverrun_stores::read_models::checkpoints;
 use riverrun_stores::{CacheStatus, Gap, GapState, SqlKind, StoreError, WarehouseError};
 use riverrun_workers::tracer::{self, TracingService, TracingState, TracingStatus};
@@ -77,7 +77,7 @@ async fn workers_elsewhere(state: &AppState) -> ServiceView {
                 "workers",
                 "elsewhere",
                 false,
-                format!("{behind} records to handle in {} groups", lag.len()),
+                format!("{} to handle in {}", counted(behind, "record"), counted(lag.len(), "group")),
             )
         }
         Ok(Err(error)) => ServiceView::down("workers", "elsewhere", false, error.to_string(), "start the broker"),
@@ -151,9 +151,9 @@ fn tools(core: &Core) -> Vec<ServiceView> {
     let mut rows: Vec<ServiceView> = broken.chain(away).collect();
     if rows.is_empty() && (defined.count() > 0 || !servers.is_empty()) {
         let detail = format!(
-            "{} tools, {} MCP servers; programs: {}",
-            defined.count(),
-            servers.len(),
+            "{}, {}; programs: {}",
+            counted(defined.count(), "tool"),
+            counted(servers.len(), "MCP server"),
             riverrun_agents::tools::sandbox::support()
         );
         rows.push(ServiceView::up("tools", "tools file", false, detail));
@@ -175,7 +175,7 @@ async fn broker(state: &AppState) -> ServiceView {
         Ok(Ok(topics)) => {
             let figures = parts.embedded_broker.as_ref().and_then(FiguresHandle::read);
             let line = figures.map(|figures| broker_figures::line(&figures.topics));
-            ServiceView::up("broker", kind, true, line.unwrap_or_else(|| format!("{} topics", topics.len())))
+            ServiceView::up("broker", kind, true, line.unwrap_or_else(|| counted(topics.len(), "topic")))
         }
         Ok(Err(error)) => ServiceView::down("broker", kind, true, error.to_string(), fix),
         Err(_) => ServiceView::down("broker", kind, true, format!("no answer within {} s", PATIENCE.as_secs()), fix),
@@ -269,7 +269,7 @@ async fn vectors(state: &AppState) -> ServiceView {
     let asked = async { Ok::<_, StoreError>((parts.vectors.server_version().await?, parts.vectors.list().await?)) };
     let row = match tokio::time::timeout(PATIENCE, asked).await {
         Ok(Ok((version, collections))) => {
-            let row = ServiceView::up("vectors", kind, true, format!("{} collections", collections.len()));
+            let row = ServiceView::up("vectors", kind, true, counted(collections.len(), "collection"));
             if version.is_some() { ServiceView { version, ..row } } else { row.built_in() }
         }
         Ok(Err(error)) => {
@@ -348,9 +348,12 @@ fn indexes(state: &AppState) -> ServiceView {
     if gaps.is_empty() {
         return ServiceView::up(NAME, "vectors and keywords", true, "every collection is whole, as far as is known");
     }
+    let mending = gaps.len() - stuck;
     let detail = format!(
-        "{} collections are being made again from the log, {stuck} need somebody; searches there may find less",
-        gaps.len() - stuck
+        "{} {} being made again from the log, {stuck} {} somebody; searches there may find less",
+        counted(mending, "collection"),
+        agreed(mending, "is", "are"),
+        agreed(stuck, "needs", "need")
     );
     let fix = "riverrun diagnose names them; riverrun collections check <name> tells what is missing";
     // What mends itself is nobody's work.

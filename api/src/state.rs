@@ -19,7 +19,7 @@ use riverrun_log::broker::FiguresHandle;
 use riverrun_log::dead_letters::DeadLetters;
 use riverrun_log::{BlobStore, LogConfig, LogError, Producer, lag};
 use riverrun_models::{Account, Models, Purpose};
-use riverrun_schemas::Namespace;
+use riverrun_schemas::{Namespace, counted};
 use riverrun_stores::{Cache, DocumentStore, Gaps, KeywordIndex, LocalCache, Sql, VectorStore, Warehouse};
 use riverrun_workers::ledger::Ledger;
 use riverrun_workers::runtime::{WorkerHandle, WorkerState, WorkerStatus};
@@ -351,7 +351,7 @@ impl AppState {
     /// A place for a stream or a waiting request; 429 when all are taken.
     pub fn stream_slot(&self) -> Result<tokio::sync::OwnedSemaphorePermit, ApiError> {
         self.shared.streams.clone().try_acquire_owned().map_err(|_| {
-            ApiError::busy(format!("{} streams are open, which is the limit", self.shared.max_streams))
+            ApiError::busy(format!("{} open, which is the limit", counted(self.shared.max_streams, "stream")))
                 .hint("close some, try again later, or raise RIVERRUN_API_MAX_STREAMS")
         })
     }

@@ -233,7 +233,7 @@ impl Client {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormPart {
     name: &'static str,
-    file: Option<&'static str>,
+    file: Option<String>,
     content: Vec<u8>,
 }
 
@@ -243,9 +243,10 @@ impl FormPart {
         Self { name, file: None, content: text.as_bytes().to_vec() }
     }
 
-    /// A file with a name.
-    pub fn file(name: &'static str, file: &'static str, content: Vec<u8>) -> Self {
-        Self { name, file: Some(file), content }
+    /// A file with a name, in which nothing can end the line that it stands in.
+    pub fn file(name: &'static str, file: &str, content: Vec<u8>) -> Self {
+        let is_unfit = |c: char| c.is_control() || matches!(c, '"' | '\\');
+        Self { name, file: Some(file.replace(is_unfit, "_")), content }
     }
 }
 
@@ -271,7 +272,7 @@ fn boundary_for(parts: &[FormPart]) -> String {
 fn form_bytes(parts: &[FormPart], boundary: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in parts {
-        let file = part.file.map_or(String::new(), |file| format!("; filename=\"{file}\""));
+        let file = part.file.as_ref().map_or(String::new(), |file| format!("; filename=\"{file}\""));
         let head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{}\"{file}\r\n\r\n", part.name);
         bytes.extend_from_slice(head.as_bytes());
         bytes.extend_from_slice(&part.content);
@@ -460,11 +461,13 @@ mod tests {
     #[test]
     fn given_a_form_then_its_boundary_is_in_no_part_and_every_byte_is_there() {
         let file = b"--riverrun-form-boundary\r\n\x00\xff".to_vec();
-        let parts = [FormPart::text("name", "a"), FormPart::file("file", "f.jsonl", file.clone())];
+        let parts = [FormPart::text("name", "a"), FormPart::file("file", "f\"\r\n\\\u{e9}.jsonl", file.clone())];
         let boundary = boundary_for(&parts);
         assert_eq!(boundary, "riverrun-form-boundaryx");
         let bytes = form_bytes(&parts, &boundary);
         assert!(bytes.windows(file.len()).any(|window| window == file));
+        let head = "name=\"file\"; filename=\"f____\u{e9}.jsonl\"\r\n\r\n".as_bytes();
+        assert!(bytes.windows(head.len()).any(|window| window == head));
         assert!(
             bytes.starts_with(b"--riverrun-form-boundaryx\r\n") && bytes.ends_with(b"--riverrun-form-boundaryx--\r\n")
         );

@@ -39,6 +39,8 @@ pub struct Connection {
     hosted: Option<Hosted>,
     /// Of a command that has no log: its model calls wait in the data folder for a process that has one.
     light: Option<Core>,
+    /// The log is that of other processes too, whose workers may take what this one asks for.
+    shares_log: bool,
 }
 
 /// A stack of our own and the lock that makes it ours.
@@ -59,7 +61,13 @@ impl Connection {
             return to_server(settings, &owner);
         }
         let core = core(settings)?;
-        Ok(Self { client: Client::InProcess(light_app(core.clone())), log: None, hosted: None, light: Some(core) })
+        Ok(Self {
+            client: Client::InProcess(light_app(core.clone())),
+            log: None,
+            hosted: None,
+            light: Some(core),
+            shares_log: false,
+        })
     }
 
     /// For commands that need the log or the stores: a running server, or a stack of our own.
@@ -73,6 +81,11 @@ impl Connection {
     /// This process hosts the stack: what it has started stands still when the command ends.
     pub fn is_hosting(&self) -> bool {
         self.hosted.is_some()
+    }
+
+    /// Whoever reads a path that this command names is this process: the path means the same there, and its user is the same.
+    pub fn reads_here(&self) -> bool {
+        self.is_hosting() && !self.shares_log
     }
 
     /// Writes to the broker behind the API.
@@ -143,6 +156,7 @@ pub async fn reach(settings: &Settings, command: &str) -> Result<Reached, CliErr
                 log: Some(hosted.stack.log().clone()),
                 hosted: Some(hosted),
                 light: None,
+                shares_log: settings.kafka_brokers.is_some(),
             }))
         }
     })
@@ -212,7 +226,7 @@ fn to_server(settings: &Settings, owner: &Owner) -> Result<Connection, CliError>
     let client = Client::server(url, settings.api_token.clone())?;
     let mut log = LogConfig::new(owner.brokers.clone(), "riverrun-cli");
     log.extra = settings.kafka_extra.clone();
-    Ok(Connection { client, log: Some(log), hosted: None, light: None })
+    Ok(Connection { client, log: Some(log), hosted: None, light: None, shares_log: true })
 }
 
 enum Found {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ModelError;
 use crate::provider::{ChatRequest, Message, NoDeltas, Provider, ToolSpec};
+use crate::words::counted;
 
 /// Questions for each ability.
 const QUESTIONS: usize = 4;
@@ -111,7 +112,7 @@ fn machine(threads: usize) -> String {
     let name = told.lines().find_map(|line| Some(line.strip_prefix("model name")?.split_once(':')?.1.trim()));
     let name = name.filter(|name| !name.is_empty()).unwrap_or(std::env::consts::ARCH);
     let name: String = name.chars().take(MAX_PROCESSOR).collect();
-    format!("{name}, {threads} thread{}", if threads == 1 { "" } else { "s" })
+    format!("{name}, {}", counted(threads, "thread"))
 }
 
 fn ask(model: &str, text: String) -> ChatRequest {

@@ -27,6 +27,7 @@ mod secret;
 mod settings;
 mod spans;
 mod token_vectors;
+mod words;
 
 pub use card::{Known, ModelCard};
 pub use catalog::{CatalogEntry, CatalogFile, catalog, find as find_in_catalog};
@@ -45,11 +46,14 @@ pub use settings::{
 pub use spans::{EmbedTokenizer, SpansRequest};
 pub use token_vectors::{TextTokens, TokenVectors, TokenVectorsRequest};
 
+use words::counted;
+
 /// Checks that a server sent one vector per input, all of one length and finite.
 pub(crate) fn checked_dimensions(provider: &str, vectors: &[Vec<f32>], inputs: usize) -> Result<usize, ModelError> {
     let dimensions = vectors.first().map_or(0, Vec::len);
     if vectors.len() != inputs {
-        return Err(ModelError::bad_response(provider, None, format!("{} vectors for {inputs} inputs", vectors.len())));
+        let reason = format!("{} for {}", counted(vectors.len(), "vector"), counted(inputs, "input"));
+        return Err(ModelError::bad_response(provider, None, reason));
     }
     if dimensions == 0 || vectors.iter().any(|vector| vector.len() != dimensions) {
         return Err(ModelError::bad_response(provider, None, "vectors are empty or of different lengths"));

@@ -270,10 +270,22 @@ pub enum FinishReason {
     Stop,
     /// `max_tokens` or the end of the context was reached; constrained JSON may be incomplete.
     Length,
+    /// The model said the same over and over, and was stopped ([`crate::ModelSettings::repetition_tokens`]) or reached its limit so.
+    Repetition,
     /// The model asks for tool calls.
     ToolCalls,
     /// The caller cancelled.
     Cancelled,
+}
+
+impl FinishReason {
+    /// Whether the answer was ended before the model ended it: what has a form may be incomplete.
+    pub fn is_cut(self) -> bool {
+        match self {
+            FinishReason::Length | FinishReason::Repetition => true,
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Cancelled => false,
+        }
+    }
 }
 
 /// What a text is embedded for. Some models want another prefix for queries than for documents.

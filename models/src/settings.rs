@@ -64,6 +64,8 @@ pub struct ModelSettings {
     pub prices: Option<PathBuf>,
     /// Threads for in-process inference; unset means the number of cores.
     pub threads: Option<usize>,
+    /// Tokens at the end of an answer of an in-process chat model that are the same over and over, from which on it is ended; 0 is never.
+    pub repetition_tokens: usize,
     /// Context that in-process chat models and Ollama are run with, in tokens; never more than the model was trained for.
     pub context_tokens: usize,
     /// In-process chat models that stay loaded at once; the least recently used idle one makes room.
@@ -106,6 +108,7 @@ impl Default for ModelSettings {
             azure_api_version: None,
             prices: None,
             threads: None,
+            repetition_tokens: 1024,
             context_tokens: 8192,
             max_loaded_models: 2,
             memory_bytes: None,
@@ -155,6 +158,8 @@ impl ModelSettings {
             azure_api_version: text(get, "RIVERRUN_AZURE_API_VERSION"),
             prices: text(get, "RIVERRUN_MODEL_PRICES").map(PathBuf::from),
             threads: number(get, "RIVERRUN_MODEL_THREADS", 1..=1024)?,
+            repetition_tokens: number(get, "RIVERRUN_MODEL_REPETITION_TOKENS", 0..=1 << 20)?
+                .unwrap_or(defaults.repetition_tokens),
             context_tokens: number(get, "RIVERRUN_MODEL_CONTEXT_TOKENS", 256..=4 << 20)?
                 .unwrap_or(defaults.context_tokens),
             max_loaded_models: number(get, "RIVERRUN_MODEL_MAX_LOADED", 1..=64)?.unwrap_or(defaults.max_loaded_models),
@@ -354,6 +359,7 @@ mod tests {
             ("RIVERRUN_MODEL_PARALLEL", "65", "from 1 to 64"),
             ("RIVERRUN_MODEL_CONTEXT_TOKENS", "255", "from 256 to 4194304"),
             ("RIVERRUN_MODEL_QUEUE", "many", "from 1 to 10000"),
+            ("RIVERRUN_MODEL_REPETITION_TOKENS", "never", "from 0 to 1048576"),
         ] {
             let error = read(&[(name, value)]).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(value) && error.contains(range), "{error}");

@@ -105,6 +105,24 @@ async fn given_a_stop_string_when_it_comes_then_the_answer_ends_before_it() {
 }
 
 #[tokio::test]
+async fn given_an_answer_that_goes_in_circles_when_it_is_generated_then_it_is_ended_and_says_so_unless_that_is_off() {
+    if models().is_none() {
+        return;
+    }
+    // What came lately becomes likelier: the model falls into a circle soon, and stays there.
+    let request = ChatRequest { repeat_penalty: Some(0.5), ..greedy(SMOL, "Write about rivers.", 320) };
+    let of = |repetition_tokens| Models::new(ModelSettings { repetition_tokens, ..settings() }).unwrap();
+    let ended = chat(&of(128), request.clone()).await.unwrap();
+    assert_eq!(ended.finish, FinishReason::Repetition, "{}", ended.text);
+    assert!((128..256).contains(&ended.usage.completion_tokens), "{} tokens", ended.usage.completion_tokens);
+    let whole = chat(&of(0), request.clone()).await.unwrap();
+    assert_eq!((whole.finish, whole.usage.completion_tokens), (FinishReason::Length, 320));
+    assert!(whole.text.starts_with(&ended.text), "nothing else is said for it");
+    let at_its_limit = chat(&of(4_096), request).await.unwrap();
+    assert_eq!((at_its_limit.finish, at_its_limit.text), (FinishReason::Repetition, whole.text));
+}
+
+#[tokio::test]
 async fn given_a_schema_when_small_models_answer_then_the_json_is_valid() {
     let Some(models) = models() else { return };
     let schema = json!({

@@ -34,6 +34,8 @@ const NOT_OURS: &[&str] = &[
     ".tox",
     ".mypy_cache",
     ".ruff_cache",
+    // What a Mac packs beside each file.
+    "__MACOSX",
 ];
 
 /// Longest name, and longest part of one, in bytes, that a file may have on a disk, with room for the folder that it is laid out in.
@@ -139,7 +141,7 @@ fn too_much(what: String) -> ProjectError {
 }
 
 /// The path that was asked for. Whoever asked followed its links: one that is on it now came since, and leads elsewhere.
-fn unmoved(path: &Path) -> Result<PathBuf, ProjectError> {
+pub(crate) fn unmoved(path: &Path) -> Result<PathBuf, ProjectError> {
     let canonical = fs::canonicalize(path).map_err(|error| unreadable(path, &error))?;
     if canonical == path {
         return Ok(canonical);
@@ -275,7 +277,7 @@ pub fn unpack(source: &str, bytes: &[u8], progress: &Progress) -> Result<Importe
     let mut found = Imported::default();
     let (mut twice, mut unfit) = (None, None);
     unpack_members(source, bytes, limits, |name, content| {
-        let ours = is_metadata(name) || !name.split('/').any(|part| NOT_OURS.contains(&part) || part == "__MACOSX");
+        let ours = is_metadata(name) || !name.split('/').any(|part| NOT_OURS.contains(&part));
         match content.filter(|_| ours) {
             Some(file) => {
                 let path = plain(name);
@@ -323,7 +325,7 @@ pub fn unpack(source: &str, bytes: &[u8], progress: &Progress) -> Result<Importe
 }
 
 /// Whether a file may be called so: what analyzes a project lays it out on a disk.
-fn is_fit(path: &str) -> bool {
+pub(crate) fn is_fit(path: &str) -> bool {
     !path.is_empty() && path.len() <= MAX_NAME && path.split('/').all(|part| part.len() <= MAX_PART)
 }
 

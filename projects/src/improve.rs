@@ -144,7 +144,10 @@ pub fn check_names(file: &str, content: &[u8], names: &[String]) -> Result<(), P
     let hint = match own.as_slice() {
         [] => "leave may_remove out".to_owned(),
         few if few.len() <= MAX_LISTED => format!("one of {}", few.join(", ")),
-        many => format!("one of {} and {} others", many[..MAX_LISTED].join(", "), many.len() - MAX_LISTED),
+        many => {
+            let others = riverrun_schemas::counted(many.len() - MAX_LISTED, "other");
+            format!("one of {} and {others}", many[..MAX_LISTED].join(", "))
+        }
     };
     Err(ProjectError::refused("name_not_found", format!("{file} has no public name {shown:?}"), hint))
 }
@@ -209,6 +212,11 @@ fn taken(task: &Task, before: &FileText, content: &[u8], reply: &ChatReply) -> R
              RIVERRUN_MODEL_CONTEXT_TOKENS",
             reply.usage.completion_tokens
         ));
+    }
+    if reply.finish == FinishReason::Repetition {
+        return Err(
+            "the model said the same over and over, and was stopped: try --candidates, or a stronger model".to_owned()
+        );
     }
     check(task, before, content, &reply.text)
 }

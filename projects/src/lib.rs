@@ -23,6 +23,7 @@ mod installed;
 pub mod language;
 pub mod masks;
 pub mod own_tests;
+pub mod pack;
 pub mod page;
 pub mod patch;
 pub mod progress;

@@ -21,6 +21,7 @@ pub mod tokens;
 pub mod tools;
 pub mod topics;
 pub mod trace;
+pub mod words;
 
 mod common;
 
@@ -35,6 +36,7 @@ pub use names::{CanvasId, Collection, CollectionName, NameError, Namespace, not_
 pub use session::{Session, SessionName};
 pub use topics::{Topic, TopicSpec};
 pub use trace::{SpanId, TraceId, Traceparent};
+pub use words::{agreed, counted};
 
 #[cfg(test)]
 #[path = "../../fuzz/harness.rs"]

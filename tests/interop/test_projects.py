@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import subprocess
 import time
 import zipfile
@@ -38,6 +39,65 @@ def test_a_folder_is_copied_and_analyzed_and_stays_as_it_was(server, code):
     report = server.cli("project", "report", project["project_id"])
     assert "train é.py:1" in report.stdout, report
     assert hash_of(code) == before
+
+
+def test_a_folder_that_the_server_may_not_read_is_handed_in_and_makes_the_copy_that_the_command_alone_makes(new_server, tmp_path):
+    server = new_server().start()
+    code = tmp_path / "my \"code\" é"
+    for name, content in {
+        "src/train.py": LEAK.encode(), "src/名前.py": b"x = 1\n", "run.sh": b"#!/bin/sh\n", "zeros.bin": bytes(3 << 20), ".gitignore": b"*.log\n",
+        "big.log": b"ignored", ".git/config": b"no part of it", "node_modules/a.js": b"no part of it",
+    }.items():
+        (code / name).parent.mkdir(parents=True, exist_ok=True)
+        (code / name).write_bytes(content)
+    (code / "run.sh").chmod(0o755)
+    (code / "secret").symlink_to("/etc/passwd")
+    (code / "etc").symlink_to("/etc")
+    before = hash_of(code)
+    refused = server.post("/projects/import", {"source": str(code)})
+    assert refused.status == 422 and refused.json["code"] == "source_not_allowed", refused
+
+    def imported(*more):
+        done = server.cli("project", "import", str(code), "--json", *more)
+        assert done.returncode == 0, done
+        return json.loads(done.stdout)
+
+    def files(view):
+        return {one["path"]: one["size_bytes"] for one in server.get(f"/projects/{view['project_id']}/files").json["items"]}
+
+    handed_in = imported()
+    assert handed_in["name"] == code.name and handed_in["files"] == 5 and handed_in["skipped"] == 3, handed_in
+    assert imported("--name", "mine")["name"] == "mine"
+    there = files(handed_in)
+    assert set(there) == {".gitignore", "run.sh", "src/train.py", "src/名前.py", "zeros.bin"}, there
+    done = server.cli("project", "analyze", handed_in["project_id"], "--no-review")
+    assert done.returncode == 0 and "fit-before-split" in done.stdout, done
+    assert server.stop() == 0
+    alone = imported()
+    assert (alone["source_sha256"], alone["skipped"], alone["name"]) == (handed_in["source_sha256"], 3, code.name), alone
+    server.start()
+    assert files(alone) == there
+    assert hash_of(code) == before
+
+
+def test_what_can_not_be_handed_in_is_read_by_a_server_that_may_and_else_refused_with_the_fix(new_server, tmp_path):
+    odd = tmp_path / "odd"
+    odd.mkdir()
+    (odd / "a\\b.py").write_text("x = 1\n")
+    large = tmp_path / "large"
+    large.mkdir()
+    for number in range(3):
+        (large / f"{number}.bin").write_bytes(os.urandom(24 << 20))
+    server = new_server().start()
+    for source in (odd, large):
+        done = server.cli("project", "import", str(source))
+        assert done.returncode == 4 and str(source) in done.stderr and "RIVERRUN_INGEST_ROOTS" in done.stderr, done
+    assert server.stop() == 0
+    server.env["RIVERRUN_INGEST_ROOTS"] = str(tmp_path)
+    server.start()
+    for source, files in ((odd, 1), (large, 3)):
+        done = server.cli("project", "import", str(source), "--json")
+        assert done.returncode == 0 and json.loads(done.stdout)["files"] == files, done
 
 
 def progress_on_the_log(server, project_id, phase):

@@ -67,7 +67,11 @@ impl Sets {
         let (held_out, also_long) = encode(dataset, &split.held_out, plan, text)?;
         let too_long = long + also_long;
         if train.is_empty() {
-            let reason = format!("is {}, and all {too_long} examples are longer", plan.seq_len);
+            let longer = match too_long {
+                1 => "the only example is longer".to_owned(),
+                several => format!("all {several} examples are longer"),
+            };
+            let reason = format!("is {}, and {longer}", plan.seq_len);
             return Err(TrainingError::Setting { field: "seq_len", reason });
         }
         Ok(Self { train, held_out, too_long })

@@ -17,7 +17,7 @@ use riverrun_schemas::ingest::{
     ChunkEvent, ChunksEmbedded, ChunksReady, ChunksWithdrawn, DocumentEmbedded, DocumentFailed, EmbeddedChunk,
     EmbeddingEvent, EmbeddingsWithdrawn, IngestEvent,
 };
-use riverrun_schemas::{BlobRef, DocumentId, Envelope, EventSet, IngestId, Namespace};
+use riverrun_schemas::{BlobRef, DocumentId, Envelope, EventSet, IngestId, Namespace, counted};
 use riverrun_stores::VectorStore;
 
 use crate::about::about;
@@ -206,7 +206,7 @@ fn usable(model: &str, reply: EmbedReply, count: usize) -> Result<EmbedReply, Mo
     }
     let defect = |reason: String| ModelError::BadResponse { provider: model.to_owned(), status: Some(200), reason };
     if reply.vectors.len() != count {
-        return Err(defect(format!("{} vectors came for {count} texts", reply.vectors.len())));
+        return Err(defect(format!("{} came for {}", counted(reply.vectors.len(), "vector"), counted(count, "text"))));
     }
     if reply.dimensions == 0 || reply.dimensions > MAX_DIMENSIONS {
         return Err(defect(format!(

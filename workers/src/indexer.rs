@@ -13,7 +13,7 @@ use riverrun_schemas::ingest::{
     ChunksEmbedded, DocumentDeleted, DocumentFailed, DocumentIndexed, EmbeddedChunk, EmbeddingEvent,
     EmbeddingsWithdrawn, IngestEvent,
 };
-use riverrun_schemas::{Collection, Envelope, Failure};
+use riverrun_schemas::{Collection, Envelope, Failure, counted};
 use riverrun_stores::{KeywordIndex, StoreError, StoredChunk, VectorPoint, VectorStore, Versions, metadata_tags};
 
 use crate::about::about;
@@ -147,7 +147,8 @@ impl Indexer {
         let there = i64::try_from(self.vectors.count_document(collection, document, &this).await?).unwrap_or(i64::MAX);
         if there < expected {
             self.remove(collection, embedded, &this).await?;
-            let message = format!("only {there} of the {expected} chunks of {} came to the index", embedded.source);
+            let chunks = counted(expected, "chunk");
+            let message = format!("only {there} of {chunks} of {} came to the index", embedded.source);
             return Ok(Written::Refused(
                 Failure::new("chunks_missing", message).with_hint("ingest the document again"),
             ));

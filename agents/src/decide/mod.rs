@@ -19,7 +19,7 @@ mod testkit;
 
 use std::sync::LazyLock;
 
-use riverrun_models::Message;
+use riverrun_models::{FinishReason, Message};
 use riverrun_schemas::Failure;
 use riverrun_schemas::Usage;
 use riverrun_schemas::agent::{RunOutcome, Step, StepKind, ToolUse};
@@ -147,8 +147,22 @@ pub struct Reply {
     pub text: String,
     /// Tokens of the call.
     pub usage: Usage,
-    /// The reply broke off at the limit of tokens.
+    /// The reply was ended before the model ended it.
     pub cut: bool,
+}
+
+/// What stands behind words that were ended because they went in circles: whoever reads them sees that nothing is missing.
+const REPEATED: &str = "(The model said the same over and over, and was stopped here.)";
+
+impl Reply {
+    /// Of a model's words, and why they ended.
+    pub fn of(text: String, usage: Usage, finish: FinishReason) -> Self {
+        let text = match finish {
+            FinishReason::Repetition => format!("{}\n\n{REPEATED}", text.trim_end()),
+            FinishReason::Stop | FinishReason::Length | FinishReason::ToolCalls | FinishReason::Cancelled => text,
+        };
+        Self { text, usage, cut: finish.is_cut() }
+    }
 }
 
 /// A step without its number and time, which the writer of the event adds.

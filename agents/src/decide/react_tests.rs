@@ -1,5 +1,7 @@
 //! given a run's events, when the agent is asked, then it does this.
 
+use riverrun_models::FinishReason;
+use riverrun_schemas::Usage;
 use riverrun_schemas::agent::{AgentEvent, RunCancelRequested, RunOutcome, RunRequest};
 use serde_json::json;
 
@@ -55,6 +57,25 @@ fn an_action_becomes_intent_call_observation_answer_end() {
 fn a_model_that_emits_no_action_answers_without_tools() {
     let end = Given::new(request()).replied(ModelMode::Act, "It is 42.").ending();
     assert_eq!((end.status, end.answer.as_deref()), (RunOutcome::Succeeded, Some("It is 42.")));
+}
+
+#[test]
+fn given_words_that_went_in_circles_when_they_are_the_answer_then_it_says_that_it_was_ended_there() {
+    let said = |finish| Reply::of("It is 42. It is 42. \n".to_owned(), Usage::default(), finish);
+    for (finish, expected) in [
+        (FinishReason::Stop, "It is 42. It is 42."),
+        (FinishReason::Length, "It is 42. It is 42."),
+        (
+            FinishReason::Repetition,
+            "It is 42. It is 42.\n\n(The model said the same over and over, and was stopped here.)",
+        ),
+    ] {
+        let given = Given::new(request()).replied(ModelMode::Act, &leaves("answer"));
+        let end = given.replied_with(ModelMode::Answer, &said(finish)).ending();
+        assert_eq!(end.answer.as_deref(), Some(expected), "{finish:?}");
+    }
+    let cut = Given::new(request()).replied_with(ModelMode::Act, &said(FinishReason::Repetition));
+    assert_eq!(cut.mode(), ModelMode::Answer, "words that were cut are no answer where an action was asked for");
 }
 
 #[test]

@@ -111,6 +111,7 @@ fn finish_name(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::Stop => "stop",
         FinishReason::Length => "length",
+        FinishReason::Repetition => "repetition",
         FinishReason::ToolCalls => "tool_calls",
         FinishReason::Cancelled => "cancelled",
     }

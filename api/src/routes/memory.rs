@@ -9,7 +9,7 @@ use riverrun_agents::memory::{
     ContextRequest, DEFAULT_RECALL, MAX_RECALL, Memory, MemoryContext, MemoryError, RecalledMemory, Shown, account,
     chat_request, fit,
 };
-use riverrun_models::{ChatReply, ChatRequest, DeltaSink, ModelError, Models, NoDeltas};
+use riverrun_models::{ChatReply, ChatRequest, DeltaSink, FinishReason, ModelError, Models, NoDeltas};
 use riverrun_schemas::memory::TurnRole;
 use riverrun_schemas::{Session, TurnId};
 use riverrun_stores::read_models::{TurnView, WhyView, memory_queries as read};
@@ -330,7 +330,12 @@ async fn answer(
     if !text.trim().is_empty() {
         remember::record(state, &talk.session, answer_id, TurnRole::Assistant, &text).await?;
     }
-    Ok(done(reply.text, Some(reply.model), reply.usage, &talk))
+    let went_in_circles = reply.finish == FinishReason::Repetition;
+    let mut said = done(reply.text, Some(reply.model), reply.usage, &talk);
+    if went_in_circles {
+        said.notes.push("the model said the same over and over, and the answer was ended there".to_owned());
+    }
+    Ok(said)
 }
 
 impl From<MemoryError> for ApiError {

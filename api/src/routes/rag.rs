@@ -9,7 +9,7 @@ use riverrun_knowledge::retrieval::{MAX_CONTEXT_BYTES, RetrievalError};
 use riverrun_knowledge::{AskReply, AskRequest, SearchRequest, SearchResult};
 use riverrun_models::{DeltaSink, Models, Usage};
 use riverrun_schemas::ingest::document_id;
-use riverrun_schemas::{Collection, CollectionName, DocumentId};
+use riverrun_schemas::{Collection, CollectionName, DocumentId, counted};
 use riverrun_stores::read_models::documents;
 use riverrun_stores::{ChunkFilter, MAX_TAG_BYTES, metadata_tag};
 use serde_json::Value;
@@ -105,8 +105,9 @@ fn chunk_filter(checks: &mut Checks, collection: Option<&Collection>, filter: &F
         count <= MAX_FILTER && count + filter.metadata.len() > 0,
         "filter",
         format!(
-            "names {count} documents and {} fields of metadata; at most {MAX_FILTER} documents, and not nothing",
-            filter.metadata.len()
+            "names {} and {} of metadata; at most {MAX_FILTER} documents, and not nothing",
+            counted(count, "document"),
+            counted(filter.metadata.len(), "field")
         ),
     );
     checks.require(

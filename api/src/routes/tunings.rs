@@ -10,7 +10,7 @@ use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::retrieval::JudgedQuestion;
 use riverrun_log::blobs::sha256_hex;
 use riverrun_schemas::ingest::{IngestCommand, TuneCollection};
-use riverrun_schemas::{BlobRef, Collection, CollectionName, DocumentId, IngestId, now_ms};
+use riverrun_schemas::{BlobRef, Collection, CollectionName, DocumentId, IngestId, counted, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{documents, tunings};
 use utoipa_axum::router::OpenApiRouter;
@@ -125,7 +125,7 @@ fn check(checks: &mut Checks, body: &TuneBody) {
     checks.require(
         (least..=most).contains(&count),
         "judgements",
-        format!("has {count} questions, which is not between {least} and {most}"),
+        format!("has {}, which is not between {least} and {most}", counted(count, "question")),
     );
     let mut seen = BTreeSet::new();
     for (at, judgement) in body.judgements.iter().take(JudgedQuestion::MAX).enumerate() {

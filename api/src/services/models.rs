@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use riverrun_models::{Models, Presence, ProviderInfo, ProviderKind};
+use riverrun_schemas::counted;
 
 use super::{PATIENCE, ms};
 use crate::wire::ServiceView;
@@ -68,7 +69,7 @@ async fn runtime(models: &Models, default: &str) -> ServiceView {
     match tokio::time::timeout(PATIENCE, provider.probe()).await {
         Ok(Ok(report)) => {
             let mut row =
-                ServiceView::up("model runtime", default, true, format!("{} models", report.models)).took(ms(since));
+                ServiceView::up("model runtime", default, true, counted(report.models, "model")).took(ms(since));
             row.address = report.address;
             row.version = report.version;
             row

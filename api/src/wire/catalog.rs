@@ -166,7 +166,7 @@ pub struct ChatDone {
     pub text: String,
     /// The model that answered.
     pub model: String,
-    /// Why it ended: `stop`, `length`, `tool_calls` or `cancelled`.
+    /// Why it ended: `stop`, `length`, `repetition` of a model that said the same over and over, `tool_calls` or `cancelled`.
     pub finish_reason: String,
     /// Tokens read and written.
     pub usage: UsageView,

@@ -256,7 +256,7 @@ pub struct AskDone {
     pub trace_id: Option<String>,
     /// The chat model that answered; null when none was asked.
     pub model: Option<String>,
-    /// Why generation ended: `stop`, `length` of an answer that is cut, `cancelled`; null when no model was asked.
+    /// Why generation ended: `stop`, `length` of an answer that is cut, `repetition` of one that went in circles, `cancelled`; null when no model was asked.
     #[serde(default)]
     pub finish: Option<String>,
     /// Chunks that were found and did not fit in the model's context.

@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 use riverrun_api::wire::{BlobEntry, BlobList, BlobSum, BlobSweep, BlobSweepBody};
+use riverrun_schemas::counted;
 
 use crate::client::with_query;
 use crate::error::CliError;
@@ -81,5 +82,5 @@ fn told(swept: &BlobSweep) -> String {
 }
 
 fn sum(of: BlobSum) -> String {
-    format!("{} blobs of {} bytes", of.blobs, of.bytes)
+    format!("{} of {}", counted(of.blobs, "blob"), counted(of.bytes, "byte"))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::http::Method;
 use futures::StreamExt;
 use riverrun_api::wire::{ChatBody, ChatDone, ChatMessage};
+use riverrun_schemas::counted;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -67,9 +68,12 @@ fn closing(done: &ChatDone) -> String {
     let cost = done.usage.cost_usd.map(|cost| format!(" · {cost:.6} USD")).unwrap_or_default();
     let cut = match done.finish_reason.as_str() {
         "length" => " · cut off: by --max-tokens, or at the end of the model's context",
+        "repetition" => {
+            " · ended: it said the same over and over; ask otherwise, raise --temperature, or take a larger model (RIVERRUN_MODEL_REPETITION_TOKENS=0 lets it go on)"
+        }
         _ => "",
     };
-    format!("{} · {} tokens{cost}{cut}", done.model, done.usage.total_tokens)
+    format!("{} · {}{cost}{cut}", done.model, counted(done.usage.total_tokens, "token"))
 }
 
 /// What is said behind the texts of files, each under its name.
@@ -128,6 +132,7 @@ mod tests {
         assert_eq!(closing(&done("stop", None)), "m · 7 tokens");
         assert_eq!(closing(&done("stop", Some(0.000_25))), "m · 7 tokens · 0.000250 USD");
         assert!(closing(&done("length", None)).contains("cut off"));
+        assert!(closing(&done("repetition", None)).contains("over and over"));
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! `riverrun embed`.
 
 use riverrun_api::wire::{EmbedBody, EmbedDone};
+use riverrun_schemas::counted;
 
 use crate::args::EmbedArgs;
 use crate::error::CliError;
@@ -11,7 +12,8 @@ pub async fn run(connection: &Connection, args: EmbedArgs, output: Output) -> Re
     let body = EmbedBody { inputs: vec![args.text], provider: args.provider, model: args.model };
     let done: EmbedDone = connection.client.post("/embed", &body).await?;
     if !output.json {
-        tell(&format!("{} · {} dimensions · {} tokens", done.model, done.dimensions, done.usage.total_tokens));
+        let (dimensions, tokens) = (counted(done.dimensions, "dimension"), counted(done.usage.total_tokens, "token"));
+        tell(&format!("{} · {dimensions} · {tokens}", done.model));
         if done.truncated > 0 {
             tell("note: the text is longer than the model reads; only its beginning counts");
         }

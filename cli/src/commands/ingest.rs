@@ -1,5 +1,6 @@
 //! `riverrun ingest`.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use riverrun_api::ingest_source;
 use riverrun_api::submit::{self, IngestTarget};
 use riverrun_api::wire::{CollectionView, IngestBody, IngestView, Items};
 use riverrun_knowledge::sources::{self, DatabaseAddress, GitAddress, Globs, Place, Scan, SourceError};
-use riverrun_schemas::IngestId;
 use riverrun_schemas::ingest::StartIngest;
+use riverrun_schemas::{IngestId, counted};
 
 use super::metadata;
 use super::stream::consume::{ConsumeArgs, USUAL_IDLE_SECONDS};
@@ -22,6 +23,9 @@ use crate::output::{Output, tell};
 use crate::progress;
 use crate::settings::Settings;
 
+use hand_in::Here;
+
+mod hand_in;
 mod prune;
 
 /// What commands of the command line name as their writer.
@@ -41,6 +45,8 @@ pub struct Prepared {
     needs_own_stack: bool,
     /// The source is a folder, and what is gone of it goes.
     prunes: bool,
+    /// The source is a path, which this process can read.
+    here: Option<Here>,
 }
 
 /// What `stream consume` is to do, when the source is a topic.
@@ -117,8 +123,13 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
     let place = sources::place(&body.source, body.source_type.as_deref()).map_err(refused)?;
     ingest_source::check_options(&place, &body)?;
     let is_path = matches!(place, Place::Path);
+    let mut here = None;
     let source = match place {
-        Place::Path => checked_path(&body, &target, &settings)?,
+        Place::Path => {
+            let source = checked_path(&body, &target, &settings)?;
+            here = Some(Here { body: IngestBody { source: source.clone(), ..body }, limits: settings.ingest_limits });
+            source
+        }
         Place::Git(GitAddress::Local(path)) => text(&submit::existing(&path)?)?,
         Place::Database(DatabaseAddress { file: Some(file), .. }) => {
             format!("sqlite:{}", text(&submit::existing(&file)?)?)
@@ -133,7 +144,7 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
         return Err(CliError::new(Exit::Usage, "--prune belongs to folders, and the source is none")
             .hint("riverrun docs rm removes a document, riverrun collections rm all of them"));
     }
-    Ok((Prepared { source, target, needs_own_stack, prunes }, settings))
+    Ok((Prepared { source, target, needs_own_stack, prunes, here }, settings))
 }
 
 /// The whole path of something that can be read.
@@ -180,7 +191,16 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     let known = known.items.iter().find(|collection| collection.name == command.collection);
     submit::same_embed_model(known, &command.embed_model)?;
     submit::submit_ingest(&connection.producer()?, command, COMPONENT).await.map_err(riverrun_api::ApiError::from)?;
-    let view = watch(&connection.client, ingest_id, QUIET, output).await?;
+    let mut view = watch(&connection.client, ingest_id, QUIET, output).await?;
+    let mut handed_in = None;
+    // What is pruned is compared with paths, which documents that are handed in don't have.
+    if let Some(here) = prepared.here.filter(|_| !prepared.prunes && !connection.reads_here())
+        && hand_in::is_out_of_reach(&view)
+    {
+        let done = hand_in::run(connection, here, output).await?;
+        view = done.view.clone();
+        handed_in = Some(done);
+    }
     if !output.json {
         view.failures.iter().for_each(|failure| {
             tell(&format!("failed: {}", of_source(&failure.source, &failure.error.message)));
@@ -196,7 +216,8 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     if prepared.prunes && view.error.is_none() {
         prune::run(connection, &prepared.source, &view).await?;
     }
-    outcome(&view)
+    outcome(&view)?;
+    handed_in.map_or(Ok(()), |done| done.outcome())
 }
 
 /// A reason with the source in front, which some reasons begin with themselves.
@@ -206,7 +227,12 @@ fn of_source(source: &str, reason: &str) -> String {
 
 /// Waits for the end, with a bar where people look. Nothing is heard of an ingest before all of its source is read, and that may take
 /// minutes: after `quiet` without a word that is told, and not taken for a failure.
-async fn watch(client: &Client, ingest_id: IngestId, quiet: Duration, output: Output) -> Result<IngestView, CliError> {
+async fn watch(
+    client: &Client,
+    ingest_id: impl Display,
+    quiet: Duration,
+    output: Output,
+) -> Result<IngestView, CliError> {
     let bar = progress::bar(output, None, "documents");
     let since = tokio::time::Instant::now();
     let mut is_told = false;
@@ -239,14 +265,19 @@ fn advance(bar: &ProgressBar, view: &IngestView) {
     }
     bar.set_position(u64::try_from(view.indexed + view.unchanged + view.failed).unwrap_or(0));
     let failed = if view.failed > 0 { format!(" · {} failed", view.failed) } else { String::new() };
-    bar.set_message(format!("{} chunks{failed}", view.chunks));
+    bar.set_message(format!("{}{failed}", counted(view.chunks, "chunk")));
 }
 
 fn counts(view: &IngestView) -> String {
     let skipped = if view.skipped > 0 { format!(" · skipped {}", view.skipped) } else { String::new() };
     format!(
-        "indexed {} · unchanged {} · failed {}{skipped} · {} chunks in {}/{}",
-        view.indexed, view.unchanged, view.failed, view.chunks, view.namespace, view.collection
+        "indexed {} · unchanged {} · failed {}{skipped} · {} in {}/{}",
+        view.indexed,
+        view.unchanged,
+        view.failed,
+        counted(view.chunks, "chunk"),
+        view.namespace,
+        view.collection
     )
 }
 
@@ -259,7 +290,8 @@ fn outcome(view: &IngestView) -> Result<(), CliError> {
     match view.failures.first() {
         None => Ok(()),
         Some(first) => {
-            let message = format!("{} of {} documents failed", view.failed, view.documents.unwrap_or(view.failed));
+            let all = counted(view.documents.unwrap_or(view.failed), "document");
+            let message = format!("{} of {all} failed", view.failed);
             Err(CliError::new(Exit::of_failure(&first.error.code), message)
                 .hint("riverrun docs ls shows which")
                 .maybe_hint(first.error.hint.clone()))

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use riverrun_api::wire::{
-    AnalysisAccepted, AnalyzeBody, ApplyBody, FileChangedView, ImportBody, ImproveBody, Page, ProjectAccepted,
-    ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody, TestRunView, TrendView,
+    AnalysisAccepted, AnalyzeBody, ApplyBody, FileChangedView, ImportBody, ImproveBody, Page, ProjectRemovedView,
+    ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody, TestRunView, TrendView,
 };
+use riverrun_schemas::counted;
 
 use crate::client::{Client, encode, with_query};
 use crate::commands::runs::approve::{read_line, somebody_is_there};
@@ -17,6 +18,7 @@ use crate::output::{Output, print_bytes, print_json, print_line, print_piece, ta
 use crate::paging::PageArgs;
 use crate::settings::Settings;
 
+mod import;
 mod progress;
 mod shown;
 pub(crate) mod tools;
@@ -164,25 +166,12 @@ fn within(path: &str) -> Result<String, Infallible> {
     Ok(path.to_owned())
 }
 
-/// The command line reads what its user can read.
+/// Looks at what can be looked at before anything is started.
 pub fn prepare(command: ProjectCommand, settings: &Settings) -> Result<(ProjectCommand, Settings), CliError> {
     let mut settings = settings.clone();
     let command = match command {
         ProjectCommand::Import { source, name, namespace } => {
-            let is_path = !source.contains("://") && !source.contains("::") && !source.starts_with('-');
-            let source = if is_path && Path::new(&source).exists() {
-                let path = std::fs::canonicalize(&source)
-                    .map_err(|error| CliError::new(Exit::Refused, format!("{source} can't be read: {error}")))?;
-                settings.api.ingest_roots.push(path.clone());
-                path.display().to_string()
-            } else if is_path && !source.is_empty() && !source.contains(':') {
-                // Where no other machine is named, what is not here is nowhere.
-                return Err(CliError::new(Exit::Refused, format!("{source} does not exist"))
-                    .hint("name a folder or a .zip that is here, or https://host/repository.git"));
-            } else {
-                source
-            };
-            ProjectCommand::Import { source, name, namespace }
+            ProjectCommand::Import { source: import::prepare(source, &mut settings)?, name, namespace }
         }
         other => other,
     };
@@ -197,11 +186,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
     let client = &connection.client;
     match command {
         ProjectCommand::Import { source, name, namespace } => {
-            let body = ImportBody { source, name, namespace: namespace.clone() };
-            let accepted: ProjectAccepted = client.post("/projects/import", &body).await?;
-            let seen = progress::Seen::new(output, "files");
-            let view = Waiting::at(client).imported(&accepted.project_id, namespace, seen).await?;
-            output.show(&view, imported_line)
+            import::run(connection, ImportBody { source, name, namespace }, output).await
         }
         ProjectCommand::Ls { namespace, page } => {
             let [limit, cursor] = page.query();
@@ -223,7 +208,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
         ProjectCommand::Analyze { id, no_review, namespace } => {
             let body = AnalyzeBody { review: Some(!no_review), model: None };
             let accepted: AnalysisAccepted = client.post(&path(&id, "/analyze", namespace.clone()), &body).await?;
-            let seen = progress::Seen::new(output, "analyzers");
+            let seen = progress::Seen::new(output, "analyzer");
             let report = Waiting::at(client).report(&id, &accepted.analysis_id, namespace, seen).await?;
             output.show(&report, shown::report)
         }
@@ -289,13 +274,13 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             let receipt: ProjectRemovedView = client.delete(&path(&id, "", namespace)).await?;
             output.show(&receipt, |receipt| {
                 format!(
-                    "removed {} · {} files, {} bytes · {} analyses · {} proposals · {} changes",
+                    "removed {} · {}, {} · {} · {} · {}",
                     receipt.name,
-                    receipt.files,
-                    receipt.size_bytes,
-                    receipt.analyses,
-                    receipt.proposals,
-                    receipt.changes
+                    counted(receipt.files, "file"),
+                    counted(receipt.size_bytes, "byte"),
+                    counted(receipt.analyses, "analysis"),
+                    counted(receipt.proposals, "proposal"),
+                    counted(receipt.changes, "change")
                 )
             })
         }
@@ -317,11 +302,6 @@ fn patch_as_json(patch: &[u8]) -> Result<String, CliError> {
         CliError::new(Exit::Refused, what).hint("leave --json out")
     })?;
     Ok(serde_json::json!({ "patch": text }).to_string())
-}
-
-fn imported_line(view: &ProjectView) -> String {
-    let left_out = if view.skipped > 0 { format!(", {} left out", view.skipped) } else { String::new() };
-    format!("{}  {} files, {} bytes{left_out}", view.project_id, view.files, view.size_bytes)
 }
 
 fn write_to(file: &Path, content: &[u8]) -> Result<(), CliError> {

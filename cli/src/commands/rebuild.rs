@@ -2,6 +2,7 @@
 
 use clap::Args;
 use riverrun_api::wire::{RebuildBody, RebuildView};
+use riverrun_schemas::counted;
 
 use crate::awaited;
 use crate::client::encode;
@@ -50,15 +51,15 @@ async fn ended(connection: &Connection, args: RebuildArgs, output: Output) -> Re
 fn summary(view: &RebuildView) -> String {
     let done = view.result.clone().unwrap_or_default();
     format!(
-        "{}/{}: {} chunks of {} documents; written again: {} vectors ({} of them embedded anew) and {} keywords; {} documents removed",
+        "{}/{}: {} of {}; written again: {} ({} of them embedded anew) and {}; {} removed",
         view.namespace,
         view.collection,
-        done.chunks,
-        done.documents,
-        done.vectors,
+        counted(done.chunks, "chunk"),
+        counted(done.documents, "document"),
+        counted(done.vectors, "vector"),
         done.embedded,
-        done.keywords,
-        done.removed
+        counted(done.keywords, "keyword"),
+        counted(done.removed, "document")
     )
 }
 
@@ -68,7 +69,8 @@ fn complete(view: &RebuildView) -> Result<(), CliError> {
     if missing == 0 {
         return Ok(());
     }
-    let lost = format!("the chunks of {missing} documents are not on the log any more and could not be made again");
+    let of = counted(missing, "document");
+    let lost = format!("the chunks of {of} are not on the log any more and could not be made again");
     Err(CliError::new(Exit::Failed, lost).hint(
         "remove these documents (riverrun docs rm), ingest their sources again, and rebuild; riverrun collections check names them",
     ))

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use riverrun_api::wire::{ReembedBody, ReembeddingView};
+use riverrun_schemas::{agreed, counted};
 
 use crate::awaited;
 use crate::client::encode;
@@ -26,16 +27,18 @@ pub async fn run(connection: &Connection, args: ReembedArgs, output: Output) -> 
     let path = format!("/collections/{}/reembed", encode(&args.name));
     let body = ReembedBody { model: args.model, namespace: args.namespace };
     let meanwhile = |view: &ReembeddingView| {
-        format!("embedding {} chunks with {}; searches go on with the model before", view.chunks, view.embed_model)
+        let chunks = counted(view.chunks, "chunk");
+        format!("embedding {chunks} with {}; searches go on with the model before", view.embed_model)
     };
     let view = awaited::ended(connection, &path, &body, meanwhile, output).await?;
     output.show(&view, |view| {
         format!(
-            "{}/{}: {} chunks of {} documents have vectors of {} ({})",
+            "{}/{}: {} of {} {} vectors of {} ({})",
             view.namespace,
             view.collection,
-            view.chunks,
-            view.documents,
+            counted(view.chunks, "chunk"),
+            counted(view.documents, "document"),
+            agreed(view.chunks, "has", "have"),
             view.embed_model,
             view.dimensions.unwrap_or_default()
         )

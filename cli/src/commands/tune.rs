@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use riverrun_api::wire::{JudgementBody, SearchGainView, TuneBody, TuningView};
 use riverrun_knowledge::retrieval::metrics::Judged;
+use riverrun_schemas::counted;
 
 use crate::client::encode;
 use crate::error::CliError;
@@ -40,8 +41,9 @@ pub async fn run(connection: &Connection, args: TuneArgs, output: Output) -> Res
     };
     let body = TuneBody { judgements, off: args.off.then_some(true), namespace: args.namespace };
     let path = format!("/collections/{}/tune", encode(&args.name));
-    let meanwhile =
-        |view: &TuningView| format!("learning from {} judged questions; searches go on as before", view.queries);
+    let meanwhile = |view: &TuningView| {
+        format!("learning from {}; searches go on as before", counted(view.queries, "judged question"))
+    };
     let view = awaited::ended(connection, &path, &body, meanwhile, output).await?;
     output.show(&view, shown)
 }
@@ -82,7 +84,7 @@ fn shown(view: &TuningView) -> String {
             "is searched as without tuning, which did not help: each question was tested with what was learned from others"
         }
     };
-    format!("{gains}\n\n{place} {came_to} ({} judged questions)", view.queries)
+    format!("{gains}\n\n{place} {came_to} ({})", counted(view.queries, "judged question"))
 }
 
 #[cfg(test)]

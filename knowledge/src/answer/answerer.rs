@@ -206,6 +206,9 @@ fn reply_of(
     if reply.finish == FinishReason::Length {
         notes.push("the answer reached its limit of tokens and is cut".to_owned());
     }
+    if reply.finish == FinishReason::Repetition {
+        notes.push("the model said the same over and over, and the answer was ended there".to_owned());
+    }
     AskReply {
         found: checked.is_answer(),
         answer: checked.answer,

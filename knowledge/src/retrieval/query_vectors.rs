@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use riverrun_models::{EmbedPurpose, ModelError};
+use riverrun_schemas::counted;
 use riverrun_stores::{Cache, CollectionInfo};
 use sha2::{Digest, Sha256};
 
@@ -63,7 +64,7 @@ async fn ask(
     let wanted = queries.len();
     let reply = models.embed(Some(&info.model), queries, EmbedPurpose::Query).await?;
     if reply.vectors.len() != wanted {
-        let reason = format!("{} vectors came for {wanted} queries", reply.vectors.len());
+        let reason = format!("{} came for {}", counted(reply.vectors.len(), "vector"), counted(wanted, "query"));
         return Err(ModelError::Internal { reason });
     }
     Ok((reply.model, reply.vectors))

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use futures::future::join_all;
 use riverrun_models::{Account, ModelError, Purpose, Reranker};
-use riverrun_schemas::{ChunkId, Collection, CollectionName, Failure, Namespace};
+use riverrun_schemas::{ChunkId, Collection, CollectionName, Failure, Namespace, counted};
 use riverrun_stores::{
     Cache, CollectionInfo, Gap, Gaps, KeywordHit, KeywordIndex, MAX_HITS, StoreError, StoredChunk, VectorHit,
     VectorStore,
@@ -387,7 +387,7 @@ impl Retriever {
         let scores = self.models_for(request).rerank(request.query.clone(), documents).await?;
         if scores.len() != items.len() || scores.iter().any(|score| !score.is_finite()) {
             return Err(ModelError::Internal {
-                reason: format!("{} usable scores came for {} chunks", scores.len(), items.len()),
+                reason: format!("{} came for {}", counted(scores.len(), "usable score"), counted(items.len(), "chunk")),
             });
         }
         for (item, score) in items.iter_mut().zip(scores) {

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use ignore::{DirEntry, WalkBuilder};
+use riverrun_schemas::{agreed, counted};
 
 use super::globs::Globs;
 use super::ignored::IgnoreRules;
@@ -120,12 +121,13 @@ impl FolderListing {
 
     /// The error for a folder that turned out to have nothing to read.
     pub fn nothing_readable(&self, root: &str) -> SourceError {
+        let left_out = format!("{} {} left out", counted(self.skipped, "entry"), agreed(self.skipped, "was", "were"));
         let seen = match (self.skipped, self.unsupported.is_empty()) {
             (0, _) => "it is empty".to_owned(),
-            (skipped, true) => format!("{skipped} entries were left out as hidden, ignored, linked or not text"),
-            (skipped, false) => {
+            (_, true) => format!("{left_out} as hidden, ignored, linked or not text"),
+            (_, false) => {
                 let named: Vec<&str> = self.unsupported.iter().map(String::as_str).collect();
-                format!("{skipped} entries were left out, among them files of unsupported types: {}", named.join(", "))
+                format!("{left_out}, among them files of unsupported types: {}", named.join(", "))
             }
         };
         SourceError::NoReadableDocuments { path: root.to_owned(), seen, supported: super::supported() }

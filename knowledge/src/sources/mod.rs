@@ -44,6 +44,7 @@ mod text;
 mod web_site;
 mod xml;
 mod zip_archive;
+mod zip_pack;
 
 #[cfg(test)]
 mod corpus;
@@ -66,6 +67,7 @@ pub use repository::{MAX_REPOSITORY_BYTES, clone_repository};
 pub use table::{Cell, MAX_COLUMNS, Row, Rows, Table};
 pub use web_site::{MAX_DEPTH, MAX_PAGES};
 pub use zip_archive::{ArchiveFile, MAX_ARCHIVE_BYTES, UnpackLimits, ZIP, unpack_members};
+pub use zip_pack::{PackedFile, pack_members};
 
 /// A kind of document: how it is recognised and how its text is taken out of its bytes.
 pub trait Source: Send + Sync {

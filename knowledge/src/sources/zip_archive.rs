@@ -22,7 +22,7 @@ pub const ZIP: &str = "zip";
 pub const MAX_ARCHIVE_BYTES: u64 = 1 << 30;
 
 /// How many times larger than packed a member may be once it has more than [`FREE_BYTES`].
-const MAX_RATIO: u64 = 100;
+pub(super) const MAX_RATIO: u64 = 100;
 
 /// Most members in the list of an archive.
 const MAX_LISTED: usize = 100_000;
@@ -307,7 +307,7 @@ impl<R: Read> ReadMember for ZipFile<'_, R> {
 }
 
 /// Why a name is none of a member; backslashes and drive letters are those of another system.
-fn unsafe_name(name: &str) -> Option<&'static str> {
+pub(super) fn unsafe_name(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > 4_096 {
         Some("has a name that is empty or too long")
     } else if name.contains(|c: char| c.is_control()) {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 
+use riverrun_schemas::counted;
 use sha2::{Digest, Sha256};
 
 use super::{ArchiveError, PartitionFile, line};
@@ -45,8 +46,10 @@ pub fn check_file(path: &Path, expected: &PartitionFile) -> Result<(), ArchiveEr
     let found = format!("{:x}", hash.finalize());
     if records != expected.records || found != expected.sha256 {
         return Err(damaged(format!(
-            "it has {records} records and the hash {found}; the manifest says {} and {}",
-            expected.records, expected.sha256
+            "it has {} and the hash {found}; the manifest says {} and {}",
+            counted(records, "record"),
+            expected.records,
+            expected.sha256
         )));
     }
     Ok(())
@@ -108,7 +111,8 @@ async fn skip_what_is_there(
         found += 1;
     }
     if u64::try_from(range.end()) != Ok(found) {
-        return Err(not_empty(format!("it has {found} records and ends at offset {}", range.end())));
+        let records = counted(found, "record");
+        return Err(not_empty(format!("it has {records} and ends at offset {}", range.end())));
     }
     Ok(found)
 }
@@ -138,7 +142,7 @@ pub async fn verify(config: &LogConfig, expected: &PartitionFile) -> Result<(), 
     }
     Err(ArchiveError::Differs {
         partition: place,
-        found: format!("{records} records with the hash {found}"),
+        found: format!("{} with the hash {found}", counted(records, "record")),
         expected: format!("{} with {}", expected.records, expected.sha256),
     })
 }

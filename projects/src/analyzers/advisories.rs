@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use riverrun_schemas::{agreed, counted};
 use serde_json::Value;
 
 use super::packages::{MAX_PACKAGES, Package, packages, pypi};
@@ -72,8 +73,10 @@ pub(super) fn analyze(files: &Files, folder: Option<&Path>) -> (ToolRun, Vec<Fin
 
 /// What is to be said of advisories and packages that did not count.
 fn not_read((read, unread, has_more): (usize, usize, bool), is_cut: bool) -> Option<String> {
-    let damaged = (unread > 0).then(|| format!("{unread} of {read} advisories can't be read"));
-    let beyond = has_more.then(|| format!("{read} advisories of the folder are read, and it has more"));
+    let damaged = (unread > 0).then(|| format!("{unread} of {} can't be read", counted(read, "advisory")));
+    let beyond = has_more.then(|| {
+        format!("{} of the folder {} read, and it has more", counted(read, "advisory"), agreed(read, "is", "are"))
+    });
     let cut = is_cut.then(|| format!("{MAX_PACKAGES} packages are looked up, and the project names more"));
     let told: Vec<String> = [damaged, beyond, cut].into_iter().flatten().collect();
     (!told.is_empty()).then(|| told.join("; "))

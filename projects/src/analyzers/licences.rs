@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use riverrun_schemas::{agreed, counted};
 use serde_json::Value;
 
 use super::package_licences::{LicenceTable, is_vendored, licensed};
@@ -89,8 +90,8 @@ fn not_known(packages: &[Package]) -> Option<Finding> {
     let names: Vec<&str> = packages.iter().take(MAX_NAMED).map(|one| one.name.as_str()).collect();
     let more = packages.len().saturating_sub(MAX_NAMED);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let message =
-        format!("nothing here says under which licence {} packages are: {}{rest}", packages.len(), names.join(", "));
+    let (of, are) = (counted(packages.len(), "package"), agreed(packages.len(), "is", "are"));
+    let message = format!("nothing here says under which licence {of} {are}: {}{rest}", names.join(", "));
     let fix = "name a table that says it: RIVERRUN_PROJECT_LICENCES";
     Some(Finding::new((TOOL, "licence-not-known", Severity::Info), (first.file.as_str(), first.line, 1), message, fix))
 }

@@ -1,5 +1,7 @@
 //! How much analyzers read. What is larger is generated or data; each says how many files it left out for that.
 
+use riverrun_schemas::counted;
+
 use super::{dead_code, secrets};
 use crate::copy::Files;
 use crate::language::Language;
@@ -39,9 +41,8 @@ impl Limit {
     fn told(&self, files: &Files) -> Option<String> {
         let is_left_out = |path: &str, content: &[u8]| content.len() > self.bytes && (self.reads)(path, content);
         let count = files.iter().filter(|(path, content)| is_left_out(path, content)).count();
-        let what = if count == 1 { "file" } else { "files" };
         let (size, unit) = if self.bytes < 1 << 20 { (self.bytes >> 10, "KiB") } else { (self.bytes >> 20, "MiB") };
-        (count > 0).then(|| format!("{count} {what} left out: larger than {size} {unit}"))
+        (count > 0).then(|| format!("{} left out: larger than {size} {unit}", counted(count, "file")))
     }
 }
 

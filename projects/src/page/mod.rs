@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use riverrun_schemas::words;
+
 use crate::analyzers::MAX_FINDINGS as MAX_LISTED;
 use crate::finding::{Finding, Severity};
 use crate::report::{NotCompared, Report, Trend};
@@ -68,11 +70,11 @@ pub fn html(page: &Page<'_>) -> String {
     let title = escaped(name);
     let body: String = [
         format!(
-            "<h1>{title}</h1><p>analyzed {} in {:.1} s: {} files, {} lines</p>",
+            "<h1>{title}</h1><p>analyzed {} in {:.1} s: {}, {}</p>",
             escaped(at),
             report.took_ms as f64 / 1_000.0,
-            report.summary.files,
-            report.summary.lines
+            words::counted(report.summary.files, "file"),
+            words::counted(report.summary.lines, "line")
         ),
         tiles(report),
         by_analyzer(report),
@@ -151,7 +153,11 @@ fn by_file(report: &Report) -> String {
     let all = counted(report, |one| &one.file);
     let shown = &all[..all.len().min(MAX_FILES)];
     let more = all.len() - shown.len();
-    let rest = if more > 0 { format!("<p>{more} more files have findings.</p>") } else { String::new() };
+    let rest = if more > 0 {
+        format!("<p>{} {} findings.</p>", words::counted(more, "more file"), words::agreed(more, "has", "have"))
+    } else {
+        String::new()
+    };
     section("Findings by file", &(bars("findings of each severity by file", shown) + &rest))
 }
 
@@ -211,7 +217,8 @@ fn surface(report: &Report) -> String {
     };
     let rows: String = surface.modules.iter().take(MAX_FINDINGS).map(row).collect();
     let change = report.surface_change.as_ref().map(surface_change).unwrap_or_default();
-    let head = format!("<p>{} names that others can use, in {} files.</p>", surface.count, surface.modules.len());
+    let (names, files) = (words::counted(surface.count, "name"), words::counted(surface.modules.len(), "file"));
+    let head = format!("<p>{names} that others can use, in {files}.</p>");
     let list = table("<th>file</th><th class=\"n\">how many</th><th>names</th>", &rows);
     section("Public names", &format!("{head}{change}<details><summary>All of them</summary>{list}</details>"))
 }
@@ -263,7 +270,8 @@ fn findings(report: &Report) -> String {
     let rest = match report.summary.findings.saturating_sub(report.findings.len()) {
         0 => String::new(),
         count => {
-            format!("<p>{count} others are only counted: a report lists the worst {MAX_LISTED} of an analyzer.</p>")
+            let (others, are) = (words::counted(count, "other"), words::agreed(count, "is", "are"));
+            format!("<p>{others} {are} only counted: a report lists the worst {MAX_LISTED} of an analyzer.</p>")
         }
     };
     section("Findings", &(rows_of(&report.findings, MAX_FINDINGS) + &rest))

@@ -43,7 +43,7 @@ pub(super) fn change(
             let body = report.filter(|_| before.is_none())?.to_owned();
             Some(Change::Put(KeptDocument {
                 key: DocumentKey::report(&e.namespace, e.project_id, e.analysis_id),
-                name: format!("{} findings", e.findings),
+                name: riverrun_schemas::counted(e.findings, "finding"),
                 revision: 1,
                 at: e.at,
                 offset,

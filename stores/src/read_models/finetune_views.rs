@@ -32,7 +32,7 @@ impl DatasetRunsView {
 
     /// As the event of the dataset keeps it: a remark about the whole.
     pub fn remark(&self) -> Value {
-        json!({ "line": null, "reason": format!("made of {} runs: {}", self.count, self.conditions), (RUNS): self })
+        json!({ "line": null, "reason": format!("made of {}: {}", riverrun_schemas::counted(self.count, "run"), self.conditions), (RUNS): self })
     }
 
     /// Takes it from among the remarks.

@@ -29,7 +29,7 @@ pub enum WarehouseError {
         limit_mb: usize,
     },
     /// Others are asking.
-    #[error("{running} queries are running, which is as many as may")]
+    #[error("{} at work, which is as many as may be", riverrun_schemas::counted(.running, "query"))]
     Busy {
         /// How many.
         running: usize,

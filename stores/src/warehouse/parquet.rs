@@ -42,7 +42,7 @@ pub fn read(path: &Path, max_rows: usize) -> Result<ParquetRows, String> {
     };
     let found = readable().map_err(|error| error.to_string())?;
     if found.rows.len() > max_rows {
-        return Err(format!("it has more than {max_rows} rows"));
+        return Err(format!("it has more than {}", riverrun_schemas::counted(max_rows, "row")));
     }
     Ok(found)
 }

@@ -155,7 +155,7 @@ def _(w):
     added = w.main.cli("memory", "add", "user", "the rope is in the red box", *talk).ok()
     chatted = w.main.cli("memory", "chat", "hello", *talk).ok()
     shown = w.main.cli("memory", "context", *talk).ok()
-    assert added.out.startswith("trn_") and "handbook" in chatted.out and "shown: 1 turns" in chatted.err, (added, chatted)
+    assert added.out.startswith("trn_") and "handbook" in chatted.out and "shown: 1 turn," in chatted.err, (added, chatted)
     assert "user: the rope is in the red box" in shown.out and "user: hello" in shown.out, shown
     return [added.told(said=short(added.out)), chatted.told(said=short(chatted.out)), shown.told(said=short(shown.out, 90))]
 

@@ -59,7 +59,7 @@ def _(w):
     assert all(tools[name]["status"] == "ran" for name in wanted), tools
     found = {(finding["tool"], finding["rule"], finding["file"], finding["line"]) for finding in report.json["findings"]}
     assert {("ruff", "F401", "train.py", 1), ("mypy", "name-defined", "train.py", 2), ("leakage", "fit-before-split", "train.py", 2)} <= found, found
-    return report.told(said=", ".join(f"{name}: ran, {tools[name]['findings']} findings" for name in wanted))
+    return report.told(said=", ".join(f"{name}: ran, {tools[name]['findings']} finding{'s' * (tools[name]['findings'] != 1)}" for name in wanted))
 
 
 @rules.check("rule.project.no-review", "without a review only what follows from the code alone is reported, the same each time")

@@ -2048,7 +2048,7 @@ export interface components {
             citations: components["schemas"]["CitationView"][];
             /** @description Chunks that were found and did not fit in the model's context. */
             dropped?: components["schemas"]["DroppedChunk"][];
-            /** @description Why generation ended: `stop`, `length` of an answer that is cut, `cancelled`; null when no model was asked. */
+            /** @description Why generation ended: `stop`, `length` of an answer that is cut, `repetition` of one that went in circles, `cancelled`; null when no model was asked. */
             finish?: string | null;
             /** @description Whether the collection had an answer. */
             found: boolean;
@@ -2379,7 +2379,7 @@ export interface components {
         };
         /** @description What the model said. */
         ChatDone: {
-            /** @description Why it ended: `stop`, `length`, `tool_calls` or `cancelled`. */
+            /** @description Why it ended: `stop`, `length`, `repetition` of a model that said the same over and over, `tool_calls` or `cancelled`. */
             finish_reason: string;
             /** @description The model that answered. */
             model: string;

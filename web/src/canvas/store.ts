@@ -5,6 +5,7 @@
 import { create } from "zustand";
 import { type CanvasEntry, describe, Offline } from "@/api/client";
 import { isGoing, useRuns } from "@/runs/store";
+import { count } from "@/ui/words";
 import {
 	type AgentData,
 	type AgentNode,
@@ -304,8 +305,8 @@ export const useCanvas = create<CanvasState>((set, get) => {
 
 		copy() {
 			const clipboard = takenAlong(present(), get().selected);
-			const count = clipboard.nodes.length;
-			set({ clipboard, notice: count > 0 ? `copied ${count} node${count === 1 ? "" : "s"}` : "nothing is selected" });
+			const copied = clipboard.nodes.length;
+			set({ clipboard, notice: copied > 0 ? `copied ${count(copied, "node")}` : "nothing is selected" });
 		},
 
 		cut() {

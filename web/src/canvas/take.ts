@@ -1,6 +1,7 @@
 /** A canvas file that somebody chose or dropped. */
 
 import { describe } from "@/api/client";
+import { count } from "@/ui/words";
 import { LIMITS } from "./document";
 import { ImportError, importCanvas } from "./exchange";
 import { useCanvas } from "./store";
@@ -13,7 +14,7 @@ export async function takeFile(file: Pick<File, "name" | "size" | "text">): Prom
 		if (file.size > LIMITS.bytes) throw new ImportError(`the file is larger than ${LIMITS.bytes >> 20} MiB`);
 		const canvas = importCanvas(await file.text());
 		replace(canvas);
-		say(`${file.name} is imported: ${canvas.nodes.length} node${canvas.nodes.length === 1 ? "" : "s"}`);
+		say(`${file.name} is imported: ${count(canvas.nodes.length, "node")}`);
 	} catch (error) {
 		say(`${file.name} is not imported: ${describe(error)}`);
 	}

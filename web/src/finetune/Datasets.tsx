@@ -25,7 +25,7 @@ export function Datasets({ page }: { page: Polled<Page<DatasetView>> }) {
 						<span className="block break-words font-medium">{one.name}</span>
 						<span className="block text-soft text-xs">
 							{one.format} · {number(one.train_examples)} to learn from, {number(one.eval_examples)} held out
-							{one.duplicates > 0 && `, ${number(one.duplicates)} duplicates left out`} · {bytes(one.size_bytes)}
+							{one.duplicates > 0 && `, ${count(one.duplicates, "duplicate")} left out`} · {bytes(one.size_bytes)}
 						</span>
 						{one.tokens && (
 							<span className="block text-soft text-xs">
@@ -121,7 +121,7 @@ function UploadDataset({ onDone }: { onDone: () => void }) {
 			<Button type="submit" tone="accent" disabled={!file || !name.trim() || sending}>
 				{sending ? "Checking…" : "Upload"}
 			</Button>
-			{taken && <output className="block text-good">{number(taken.examples)} examples taken in.</output>}
+			{taken && <output className="block text-good">{count(taken.examples, "example")} taken in.</output>}
 			{refused && (
 				<div>
 					<Alert>{refused.message}</Alert>

@@ -9,6 +9,8 @@ import { count, lasted } from "@/ui/words";
 
 const MOST_TOKENS = 256;
 const PATIENCE_MS = 10 * 60_000;
+/** How an answer ended that its model did not end. */
+const ENDS: Record<string, string> = { length: ", cut off", repetition: ", ended: it said the same over and over" };
 
 type Side = { text: string; note: string } | { problem: string } | null;
 
@@ -81,7 +83,7 @@ async function say(model: string, content: string): Promise<Side> {
 		};
 		const done = await call<ChatDone>("/chat", { method: "POST", body, timeoutMs: PATIENCE_MS });
 		const took = lasted(performance.now() - began);
-		const cut = done.finish_reason === "length" ? ", cut off" : "";
+		const cut = ENDS[done.finish_reason] ?? "";
 		return { text: done.text, note: `${count(done.usage.completion_tokens, "token")} in ${took}${cut}` };
 	} catch (error) {
 		return { problem: describe(error) };

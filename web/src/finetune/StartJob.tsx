@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "react";
 import { call, describe } from "@/api/client";
 import type { DatasetView, EstimateView, JobAccepted, JobBody, JobDefaults, Method } from "@/api/shapes";
 import { Alert, Button, Field, Input, Panel, Select } from "@/ui";
-import { bytes, number, seconds } from "@/ui/words";
+import { bytes, count, number, seconds } from "@/ui/words";
 import { bodyOf, EMPTY_FORM, type JobForm, NUMBERS } from "./form";
 
 const METHODS: Record<Method, string> = {
@@ -198,7 +198,7 @@ function Estimate({ of: { estimate, problem } }: { of: Asked }) {
 	return (
 		<output className="block rounded-md bg-raised p-2 text-xs">
 			about {seconds(estimate.seconds)}
-			{low != null && high != null && ` (${seconds(low)} to ${seconds(high)})`} for {number(estimate.steps)} steps,{" "}
+			{low != null && high != null && ` (${seconds(low)} to ${seconds(high)})`} for {count(estimate.steps, "step")},{" "}
 			{number(estimate.epochs)} times through the examples; {bytes(estimate.memory_bytes)} of memory
 			{there != null && ` of ${bytes(there)}`}; {number(estimate.trainable_parameters)} numbers learn
 			{!estimate.fits && <span className="block text-bad">{estimate.reason ?? "it does not fit here"}</span>}

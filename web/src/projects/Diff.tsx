@@ -3,6 +3,7 @@
 import clsx from "clsx";
 import { useMemo, useState } from "react";
 import { Button } from "@/ui";
+import { count } from "@/ui/words";
 import { counts, type Pair, pairs, type Row, rows } from "./unified";
 
 /** Rows that are drawn; a longer diff is for a patch, not for eyes. */
@@ -16,7 +17,7 @@ export function Diff({ diff }: { diff: string }) {
 	const all = useMemo(() => rows(diff), [diff]);
 	const beside = useMemo(() => (split ? pairs(all) : []), [all, split]);
 	const { added, removed } = counts(all);
-	const count = split ? beside.length : all.length;
+	const many = split ? beside.length : all.length;
 	return (
 		<section aria-label="changes" className="mt-2">
 			<div className="mb-1 flex items-center gap-2">
@@ -42,7 +43,7 @@ export function Diff({ diff }: { diff: string }) {
 					</tbody>
 				</table>
 			</div>
-			{count > MOST_ROWS && <p className="text-soft text-xs">{count - MOST_ROWS} more rows are in the patch.</p>}
+			{many > MOST_ROWS && <p className="text-soft text-xs">The patch has {count(many - MOST_ROWS, "more row")}.</p>}
 		</section>
 	);
 }

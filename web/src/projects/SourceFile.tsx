@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "react";
 import { call, describe } from "@/api/client";
 import type { FileText } from "@/api/shapes";
 import { Dialog, Loading } from "@/ui";
+import { count } from "@/ui/words";
 import { usePathOf } from "./namespace";
 
 export type Place = { file: string; line?: number };
@@ -43,7 +44,7 @@ function Lines({ id, place }: { id: string; place: Place }) {
 	return (
 		// biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard
 		<div className="max-h-[60vh] overflow-auto rounded border border-line" tabIndex={0}>
-			{first > 0 && <p className="px-2 text-soft text-xs">{first} lines above</p>}
+			{first > 0 && <p className="px-2 text-soft text-xs">{count(first, "line")} above</p>}
 			<ol className="font-mono text-xs">
 				{lines.slice(first, at + AROUND).map((line, index) => {
 					const number = first + index + 1;
@@ -61,7 +62,9 @@ function Lines({ id, place }: { id: string; place: Place }) {
 					);
 				})}
 			</ol>
-			{lines.length > at + AROUND && <p className="px-2 text-soft text-xs">{lines.length - at - AROUND} lines below</p>}
+			{lines.length > at + AROUND && (
+				<p className="px-2 text-soft text-xs">{count(lines.length - at - AROUND, "line")} below</p>
+			)}
 		</div>
 	);
 }

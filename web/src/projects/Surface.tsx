@@ -2,7 +2,7 @@
 
 import type { PublicName, Surface, SurfaceChange } from "@/api/shapes";
 import { Panel } from "@/ui";
-import { number } from "@/ui/words";
+import { count as counted, number } from "@/ui/words";
 
 /** Names and files that are drawn; all of them are in the report as JSON. */
 const MOST_SHOWN = 200;
@@ -25,7 +25,7 @@ export function PublicNames({ surface, change }: { surface: Surface; change?: Su
 					))}
 				</dl>
 				{surface.modules.length > MOST_SHOWN && (
-					<p className="text-soft text-xs">{number(surface.modules.length - MOST_SHOWN)} more files</p>
+					<p className="text-soft text-xs">{counted(surface.modules.length - MOST_SHOWN, "more file")}</p>
 				)}
 			</details>
 		</Panel>

@@ -5,7 +5,7 @@ import { usePolled } from "@/api/polling";
 import type { AnalysisSummary, FindingView, Page, TrendView } from "@/api/shapes";
 import { Curve, type Line } from "@/charts/Curve";
 import { Empty, Field, Loading, Panel, Refused, Select, Status } from "@/ui";
-import { moment, number } from "@/ui/words";
+import { count, moment, number } from "@/ui/words";
 import { usePathOf } from "./namespace";
 import { Changed } from "./Surface";
 
@@ -89,7 +89,7 @@ function Choice({
 		<Select value={value} onChange={(event) => onChange(event.target.value)}>
 			{analyses.map((one, at) => (
 				<option key={one.analysis_id} value={one.analysis_id}>
-					{at + 1}: {moment(one.created_at)}, {one.findings} findings
+					{at + 1}: {moment(one.created_at)}, {count(one.findings, "finding")}
 				</option>
 			))}
 		</Select>

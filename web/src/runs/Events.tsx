@@ -4,6 +4,7 @@ import { useMemo, useState } from "react";
 import type { StepView } from "@/api/client";
 import { Button, Empty, Select } from "@/ui";
 import { download } from "@/ui/download";
+import { count } from "@/ui/words";
 import { asLines, kindsOf, sinceFirst } from "./events";
 import { ROW_PX, useRows } from "./rows";
 
@@ -74,7 +75,7 @@ function Event({ step, since, open, onToggle }: EventProps) {
 				<span className="w-24 shrink-0 font-medium">{kind.replaceAll("_", " ")}</span>
 				<span className="min-w-0 flex-1 truncate text-soft">{[agent, tool?.name].filter(Boolean).join(" · ")}</span>
 				<span className="shrink-0 text-soft">
-					{usage && `${usage.total_tokens} tokens`} {tool?.duration_ms != null && `${tool.duration_ms} ms`}
+					{usage && count(usage.total_tokens, "token")} {tool?.duration_ms != null && `${tool.duration_ms} ms`}
 				</span>
 			</button>
 			{open && (

@@ -17,6 +17,7 @@ import {
 import { type ReactNode, useState } from "react";
 import type { StepView } from "@/api/client";
 import { Button, IconButton } from "@/ui";
+import { count } from "@/ui/words";
 import { ROW_PX, useRows } from "./rows";
 import { brief } from "./words";
 
@@ -137,7 +138,7 @@ function Details({ step }: { step: StepView }) {
 			{step.text && <Detail name="text">{step.text}</Detail>}
 			{tool && <Detail name="arguments">{pretty(tool.arguments)}</Detail>}
 			{tool?.result !== undefined && tool?.result !== null && <Detail name="result">{pretty(tool.result)}</Detail>}
-			{tool?.result_blob && <Detail name="result">{tool.result_blob.size_bytes} bytes, kept apart</Detail>}
+			{tool?.result_blob && <Detail name="result">{count(tool.result_blob.size_bytes, "byte")}, kept apart</Detail>}
 			{tool?.error && <Detail name="error">{tool.error}</Detail>}
 			{tool?.duration_ms != null && <Detail name="time">{tool.duration_ms} ms</Detail>}
 			{usage && (
@@ -162,5 +163,6 @@ const MAX_SHOWN = 20_000;
 
 function pretty(value: unknown): string {
 	const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-	return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}\n… ${text.length - MAX_SHOWN} more characters` : text;
+	const more = text.length - MAX_SHOWN;
+	return more > 0 ? `${text.slice(0, MAX_SHOWN)}\n… ${count(more, "more character")}` : text;
 }

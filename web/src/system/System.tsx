@@ -3,6 +3,7 @@
 import type { HealthView } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import { Empty, Loading, Panel, Status } from "@/ui";
+import { count } from "@/ui/words";
 import { DeadLetters } from "./DeadLetters";
 import { ModelCards } from "./ModelCards";
 
@@ -66,9 +67,7 @@ function Services() {
 								<th scope="row" className="py-1 text-left font-mono font-normal text-xs">
 									{group}
 								</th>
-								<td className="py-1 text-right tabular-nums">
-									{lag === 0 ? "nothing" : `${lag} record${lag === 1 ? "" : "s"}`}
-								</td>
+								<td className="py-1 text-right tabular-nums">{lag === 0 ? "nothing" : count(lag, "record")}</td>
 							</tr>
 						))}
 					</tbody>

@@ -11,7 +11,7 @@ use std::time::Duration;
 use riverrun_agents::tools::ToolManifest;
 use riverrun_agents::{Action, ModelCall, ModelMode, RunState, decide};
 use riverrun_log::{LogError, Position};
-use riverrun_models::{ChatReply, ChatRequest, FinishReason, ModelError};
+use riverrun_models::{ChatReply, ChatRequest, ModelError};
 use riverrun_schemas::agent::{AgentEvent, RunAdvanced, RunClaimed, Step};
 use riverrun_schemas::tokens::Attempt;
 use riverrun_schemas::{Failure, TurnId, Usage, now_ms};
@@ -270,8 +270,8 @@ impl Driver {
             }
         };
         self.meter.learn(reply.usage.prompt_tokens);
-        let reply =
-            decide::Reply { usage: self.usage_of(&reply), cut: reply.finish == FinishReason::Length, text: reply.text };
+        let usage = self.usage_of(&reply);
+        let reply = decide::Reply::of(reply.text, usage, reply.finish);
         match self.state.agent().map(decide::agent) {
             Some(Ok(agent)) => self.append_decided(agent.interpret(&self.state, tools, call.mode, &reply), tools).await,
             Some(Err(unknown)) => self.fail(Failure::new("unknown_agent", unknown.to_string())).await,

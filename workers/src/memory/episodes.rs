@@ -8,7 +8,7 @@ use riverrun_agents::memory::{MemoryModels, OpenTurn, SessionFold, charged_to, e
 use riverrun_log::{AssignedPartition, Outgoing, StartAt, TopicPartition};
 use riverrun_models::EmbedPurpose;
 use riverrun_schemas::memory::{EpisodeRemembered, MemoryEvent};
-use riverrun_schemas::{Session, now_ms};
+use riverrun_schemas::{Session, counted, now_ms};
 use riverrun_stores::{EpisodePoint, Episodes};
 
 use super::model_error;
@@ -39,7 +39,8 @@ impl EpisodeKeeper {
         let reply = charged_to(&self.models, session).embed(texts, EmbedPurpose::Document).await;
         let reply = reply.map_err(|error| model_error(&error))?;
         if reply.vectors.len() != memories.len() {
-            let reason = format!("{} vectors came for {} memories", reply.vectors.len(), memories.len());
+            let (came, wanted) = (counted(reply.vectors.len(), "vector"), counted(memories.len(), "memory"));
+            let reason = format!("{came} came for {wanted}");
             return Err(WorkError::retry("bad_response", reason));
         }
         let point = |((id, text), vector)| EpisodePoint { id, text, vector };

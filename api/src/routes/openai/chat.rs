@@ -161,7 +161,8 @@ fn arguments(call: &ToolCall) -> String {
 fn finish_reason(finish: FinishReason) -> &'static str {
     match finish {
         FinishReason::Stop | FinishReason::Cancelled => "stop",
-        FinishReason::Length => "length",
+        // Its clients know no other word for an answer that is not whole.
+        FinishReason::Length | FinishReason::Repetition => "length",
         FinishReason::ToolCalls => "tool_calls",
     }
 }

@@ -74,7 +74,7 @@ impl Forced {
         }
         let Some((name, arguments)) = self.read(&reply.text) else { return reply };
         let finish = match reply.finish {
-            FinishReason::Length => FinishReason::Length,
+            cut @ (FinishReason::Length | FinishReason::Repetition) => cut,
             FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Cancelled => FinishReason::ToolCalls,
         };
         let call = ToolCall { id: format!("call_{}", EventId::new()), name, arguments };

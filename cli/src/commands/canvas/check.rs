@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use riverrun_schemas::counted;
 use serde::Serialize;
 
 use super::document::{Canvas, Content, read_file};
@@ -32,8 +33,13 @@ pub fn check(file: &Path, output: Output) -> Result<(), CliError> {
     };
     output.show(&checked, |it| {
         format!(
-            "{:?} in namespace {}: {} agents, {} tools, {} collections, {} connections",
-            it.name, it.namespace, it.agents, it.tools, it.collections, it.connections
+            "{:?} in namespace {}: {}, {}, {}, {}",
+            it.name,
+            it.namespace,
+            counted(it.agents, "agent"),
+            counted(it.tools, "tool"),
+            counted(it.collections, "collection"),
+            counted(it.connections, "connection")
         )
     })
 }

@@ -1,6 +1,7 @@
 //! `riverrun chains cancel`.
 
 use riverrun_api::wire::{CancelBody, ChainView};
+use riverrun_schemas::{agreed, counted};
 
 use super::OneChain;
 use crate::error::CliError;
@@ -17,8 +18,9 @@ pub async fn run(
     let chain: ChainView = connection.client.post(&chain.path("/cancel"), &CancelBody { reason }).await?;
     if !output.json {
         let open = chain.runs.iter().filter(|run| !run.status.ended()).count();
+        let (runs, were) = (counted(open, "run"), agreed(open, "was", "were"));
         tell(&format!(
-            "{open} runs of chain {chain_id} were asked to stop; riverrun chains watch {chain_id} shows when they have"
+            "{runs} of chain {chain_id} {were} asked to stop; riverrun chains watch {chain_id} shows when that is done"
         ));
     }
     output.show(&chain, |chain| chain.chain_id.to_string())

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use riverrun_api::wire::ChainView;
-use riverrun_schemas::RunId;
+use riverrun_schemas::{RunId, counted};
 
 use super::OneChain;
 use crate::error::CliError;
@@ -23,11 +23,11 @@ pub(super) async fn read(connection: &Connection, chain: &OneChain) -> Result<Ch
 pub(super) fn summary(chain: &ChainView) -> String {
     let ended = chain.runs.iter().filter(|run| run.status.ended()).count();
     format!(
-        "{} · {} · {ended} of {} runs have ended · {} tokens",
+        "{} · {} · {ended} of {} ended · {}",
         chain.chain_id,
         chain.status.as_str(),
-        chain.runs_total,
-        chain.usage.total_tokens
+        counted(chain.runs_total, "run"),
+        counted(chain.usage.total_tokens, "token")
     )
 }
 

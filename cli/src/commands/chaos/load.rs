@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use riverrun_schemas::agent::{AgentCommand, StartRun};
-use riverrun_schemas::{RunId, now_ms};
+use riverrun_schemas::{RunId, counted, now_ms};
 use serde::Serialize;
 use tokio::time::MissedTickBehavior;
 
@@ -95,7 +95,7 @@ fn people(report: &Report) -> String {
     let memory = |mib: Option<u64>| mib.map_or_else(|| "?".to_owned(), |mib| mib.to_string());
     let (at_start, at_most) = (memory(report.worker_mib_at_start), memory(report.worker_mib_at_most));
     [
-        format!("runs                 {} of {} steps", tally.runs, report.steps_per_run),
+        format!("runs                 {} of {}", tally.runs, counted(report.steps_per_run, "step")),
         format!("processes broken     {}", report.broken_processes),
         format!("lost                 {}", tally.lost),
         format!("doubled effects      {}", tally.doubled_effects),
@@ -189,10 +189,10 @@ async fn observe(
         if told.elapsed() > PROGRESS {
             told = Instant::now();
             tell(&format!(
-                "{} of {} runs have ended, {} processes broken",
+                "{} of {} ended, {} broken",
                 observer.ended(),
-                args.runs,
-                broken.load(Ordering::Relaxed)
+                counted(args.runs, "run"),
+                counted(broken.load(Ordering::Relaxed), "process")
             ));
         }
     }

@@ -1,6 +1,7 @@
 //! `riverrun collections check`.
 
 use riverrun_api::wire::{CheckedChunk, ChunkFault, CollectionCheck, IndexName};
+use riverrun_schemas::{agreed, counted};
 
 use super::rebuild;
 use crate::client::{encode, with_query};
@@ -38,13 +39,13 @@ async fn compare(connection: &Connection, check: &Check) -> Result<CollectionChe
 fn show(found: &CollectionCheck, output: Output) -> Result<(), CliError> {
     output.show(found, |found| {
         format!(
-            "{}/{}: {} chunks · {} vectors · {} keywords · {} orphans · {} missing · {} too many",
+            "{}/{}: {} · {} · {} · {} · {} missing · {} too many",
             found.namespace,
             found.collection,
-            found.chunks,
-            found.vectors,
-            found.keywords,
-            found.orphans.len(),
+            counted(found.chunks, "chunk"),
+            counted(found.vectors, "vector"),
+            counted(found.keywords, "keyword"),
+            counted(found.orphans.len(), "orphan"),
             found.missing,
             found.surplus
         )
@@ -61,8 +62,11 @@ fn show(found: &CollectionCheck, output: Output) -> Result<(), CliError> {
 fn details(found: &CollectionCheck) -> Result<(), CliError> {
     for orphan in &found.orphans {
         print_line(&format!(
-            "{}  {} chunks · {} vectors · {} keywords",
-            orphan.document_id, orphan.chunks, orphan.vectors, orphan.keywords
+            "{}  {} · {} · {}",
+            orphan.document_id,
+            counted(orphan.chunks, "chunk"),
+            counted(orphan.vectors, "vector"),
+            counted(orphan.keywords, "keyword")
         ))?;
     }
     for chunk in &found.differences {
@@ -93,7 +97,10 @@ fn line(chunk: &CheckedChunk) -> String {
 fn not_whole(found: &CollectionCheck) -> CliError {
     let what = match found.problems.first() {
         Some(problem) => format!("collection {:?} is not whole: {}", found.collection, problem.message),
-        None => format!("{} documents are not everywhere alike", found.orphans.len()),
+        None => {
+            let (documents, are) = (counted(found.orphans.len(), "document"), agreed(found.orphans.len(), "is", "are"));
+            format!("{documents} {are} not everywhere alike")
+        }
     };
     let known = found.problems.first().and_then(|problem| problem.hint.clone());
     let fix = format!("riverrun collections rebuild {} -n {}", found.collection, found.namespace);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use base64::Engine;
 use riverrun_api::wire::DeadLetterEntry;
+use riverrun_schemas::{agreed, counted};
 
 use crate::client::encode;
 use crate::error::{CliError, Exit, WRITABLE};
@@ -23,20 +24,24 @@ pub async fn run(connection: &Connection, id: &str, to: Option<PathBuf>, output:
         std::fs::write(&path, &bytes).map_err(|error| {
             CliError::new(Exit::Failed, format!("writing {} failed: {error}", path.display())).hint(WRITABLE)
         })?;
-        tell(&format!("{} bytes are in {}", bytes.len(), path.display()));
+        tell(&format!("{} {} in {}", counted(bytes.len(), "byte"), agreed(bytes.len(), "is", "are"), path.display()));
     }
     output.show(&letter, |letter| {
         let mut lines = vec![
             format!("{} · {} · {}", letter.id, letter.status, letter.at),
             format!(
-                "from {}/{}@{}, given up by {} after {} tries",
-                letter.topic, letter.partition, letter.offset, letter.group, letter.attempts
+                "from {}/{}@{}, given up by {} after {}",
+                letter.topic,
+                letter.partition,
+                letter.offset,
+                letter.group,
+                counted(letter.attempts, "try")
             ),
             format!("{}: {}", letter.code, letter.reason),
         ];
         lines.extend(letter.schema_id.map(|id| format!("schema id {id}")));
         lines.extend(letter.key.as_ref().map(|key| format!("key {key}")));
-        lines.push(format!("{} bytes", bytes.len()));
+        lines.push(counted(bytes.len(), "byte"));
         lines.push(hex(&bytes[..bytes.len().min(SHOWN)]));
         lines.join("\n")
     })

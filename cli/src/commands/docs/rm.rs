@@ -1,6 +1,7 @@
 //! `riverrun docs rm`.
 
 use riverrun_api::wire::DeletionView;
+use riverrun_schemas::counted;
 
 use crate::client::{encode, with_query};
 use crate::error::CliError;
@@ -23,8 +24,12 @@ pub(crate) fn show(receipt: &DeletionView, output: Output) -> Result<(), CliErro
     }
     output.show(receipt, |receipt| {
         format!(
-            "removed {} documents · {} chunks from vectors · {} from keywords · {} tables with {} rows",
-            receipt.documents, receipt.vectors, receipt.keywords, receipt.tables, receipt.rows
+            "removed {} · {} from vectors · {} from keywords · {} with {}",
+            counted(receipt.documents, "document"),
+            counted(receipt.vectors, "chunk"),
+            receipt.keywords,
+            counted(receipt.tables, "table"),
+            counted(receipt.rows, "row")
         )
     })
 }

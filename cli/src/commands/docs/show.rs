@@ -1,6 +1,7 @@
 //! `riverrun docs show`.
 
 use riverrun_api::wire::{DocumentDetail, SourceVersion};
+use riverrun_schemas::counted;
 
 use crate::client::{encode, with_query};
 use crate::error::CliError;
@@ -25,8 +26,11 @@ fn words(found: &DocumentDetail) -> String {
         let found =
             if document.indexed_version.as_ref() == Some(&version.version) { " · found by searches" } else { "" };
         lines.push(format!(
-            "version {:.12} · {} chunks · {} bytes of text · {}{found}",
-            version.version, version.chunks, version.text_size_bytes, version.created_at
+            "version {:.12} · {} · {} of text · {}{found}",
+            version.version,
+            counted(version.chunks, "chunk"),
+            counted(version.text_size_bytes, "byte"),
+            version.created_at
         ));
     }
     lines.extend(found.source_versions.iter().map(source_line));
@@ -37,11 +41,11 @@ fn words(found: &DocumentDetail) -> String {
 fn source_line(source: &SourceVersion) -> String {
     let parts = [
         source.media_type.clone(),
-        source.size_bytes.map(|size| format!("{size} bytes")),
+        source.size_bytes.map(|size| counted(size, "byte")),
         source.sha256.as_ref().map(|sha256| format!("sha256 {sha256:.12}")),
         source.encoding.clone(),
         source.author.as_ref().map(|author| format!("by {author}")),
-        source.pages.map(|pages| format!("{pages} pages")),
+        source.pages.map(|pages| counted(pages, "page")),
         Some(format!("fetched {}", source.fetched_at)),
         (source.seen_at > source.fetched_at).then(|| format!("found the same {}", source.seen_at)),
     ];

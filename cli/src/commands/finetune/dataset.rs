@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use riverrun_api::wire::DatasetView;
+use riverrun_schemas::counted;
 
 use super::DatasetArgs;
 use super::conditions::Conditions;
@@ -72,7 +73,7 @@ pub(super) fn tell_warnings(view: &DatasetView) {
         tell(&format!("{place}{}", warning["reason"].as_str().unwrap_or_default()));
     }
     if warnings.len() > MAX_TOLD {
-        tell(&format!("and {} more remarks", warnings.len() - MAX_TOLD));
+        tell(&format!("and {}", counted(warnings.len() - MAX_TOLD, "more remark")));
     }
 }
 
@@ -84,7 +85,13 @@ fn summary(view: &DatasetView) -> String {
         )
     });
     format!(
-        "dataset     {}\nformat      {}\nexamples    {} ({} to train on, {} held out, {} duplicates left out){tokens}\nsha256      {}",
-        view.name, view.format, view.examples, view.train_examples, view.eval_examples, view.duplicates, view.sha256
+        "dataset     {}\nformat      {}\nexamples    {} ({} to train on, {} held out, {} left out){tokens}\nsha256      {}",
+        view.name,
+        view.format,
+        view.examples,
+        view.train_examples,
+        view.eval_examples,
+        counted(view.duplicates, "duplicate"),
+        view.sha256
     )
 }

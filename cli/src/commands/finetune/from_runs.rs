@@ -1,6 +1,7 @@
 //! `riverrun finetune dataset --from-runs`: the tasks of runs with their answers, as examples.
 
 use riverrun_api::wire::{Page, RunSummary, RunView};
+use riverrun_schemas::counted;
 use riverrun_training::dataset::MAX_LINE_BYTES;
 use serde_json::json;
 
@@ -56,12 +57,13 @@ impl Found {
     /// What whoever asked would not expect.
     fn remarks(&self) -> Vec<String> {
         let left_out = [
-            (self.unanswered, "have no answer".to_owned()),
-            (self.chained, format!("have {INPUT} in their task, which stands for the answers of other runs")),
-            (self.too_long, format!("are longer than {MAX_LINE_BYTES} bytes")),
+            (self.unanswered, "without an answer".to_owned()),
+            (self.chained, format!("with {INPUT} in the task, which stands for the answers of other runs")),
+            (self.too_long, format!("of more than {MAX_LINE_BYTES} bytes")),
         ];
         let told = left_out.into_iter().filter(|(count, _)| *count > 0);
-        let mut told: Vec<String> = told.map(|(count, why)| format!("left out: {count} runs that {why}")).collect();
+        let mut told: Vec<String> =
+            told.map(|(count, why)| format!("left out: {} {why}", counted(count, "run"))).collect();
         if self.more {
             told.push(format!("only the newest {} runs were looked at: until=… asks for older ones", self.looked_at));
         }
@@ -141,9 +143,7 @@ mod tests {
             (2, 2, Some("what does {{input}} mean?"))
         );
         let told = found.remarks().join("\n");
-        for part in
-            ["2 runs that have no answer", "1 runs that have {{input}}", "1 runs that are longer", "newest 5000"]
-        {
+        for part in ["2 runs without an answer", "1 run with {{input}}", "1 run of more than", "newest 5000"] {
             assert!(told.contains(part), "{part} in {told}");
         }
     }

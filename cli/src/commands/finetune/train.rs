@@ -6,6 +6,7 @@ use std::time::Duration;
 use riverrun_api::wire::{
     CancelBody, EstimateView, FinetuneBody, FinetuneCancelled, FinetuneJobAccepted, JobView, LoraBody, ModelVersionView,
 };
+use riverrun_schemas::counted;
 
 use super::dataset::{Of, hand_in, read, tell_warnings};
 use super::{TrainArgs, versions};
@@ -130,10 +131,10 @@ fn shown(estimate: &EstimateView) -> String {
         None => "fits".to_owned(),
     };
     format!(
-        "{} steps, {:.1} epochs, {} trained numbers; about {} ({} to {}); {} MiB of memory at the peak, {fits}",
-        estimate.steps,
+        "{}, {:.1} epochs, {}; about {} ({} to {}); {} MiB of memory at the peak, {fits}",
+        counted(estimate.steps, "step"),
         estimate.epochs,
-        estimate.trainable_parameters,
+        counted(estimate.trainable_parameters, "trained number"),
         duration(estimate.seconds),
         duration(estimate.seconds_low),
         duration(estimate.seconds_high),
@@ -205,11 +206,11 @@ fn ended(job: &JobView) -> String {
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.4}"));
     let model = job.model.as_deref().map_or(String::new(), |model| format!("\nmodel      {model}"));
     format!(
-        "training   {}\nstatus     {} after {} of {} steps\nloss       {} (held out {}){model}",
+        "training   {}\nstatus     {} after {} of {}\nloss       {} (held out {}){model}",
         job.job_id,
         job.status,
         job.step,
-        job.max_steps,
+        counted(job.max_steps, "step"),
         number(job.loss),
         number(job.eval_loss)
     )

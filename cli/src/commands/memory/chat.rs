@@ -1,6 +1,7 @@
 //! `riverrun memory chat`.
 
 use riverrun_api::wire::{LeftOutView, MemoryChatBody, MemoryChatDone};
+use riverrun_schemas::counted;
 
 use super::super::chat::stream;
 use super::ChatArgs;
@@ -36,10 +37,10 @@ fn told(done: &MemoryChatDone, output: Output) -> Result<(), CliError> {
     let summary = if done.summarized { ", a summary" } else { "" };
     let model = done.model.as_deref().unwrap_or("answered before");
     tell(&format!(
-        "{model} · {} tokens · shown: {} turns, {} memories{summary}",
-        done.usage.total_tokens,
-        done.turns_shown,
-        done.recalled.len()
+        "{model} · {} · shown: {}, {}{summary}",
+        counted(done.usage.total_tokens, "token"),
+        counted(done.turns_shown, "turn"),
+        counted(done.recalled.len(), "memory")
     ));
     if let Some(left_out) = &done.left_out {
         tell(&missing(left_out));
@@ -59,8 +60,10 @@ fn missing(left_out: &LeftOutView) -> String {
     };
     let summary = if left_out.summary { ", the summary" } else { "" };
     format!(
-        "left out, since {about}{} tokens do not fit the model's context{context}: {} turns, {} memories{summary}; sent: \
-         {about}{} tokens",
-        left_out.tokens_before, left_out.turns, left_out.memories, left_out.tokens_after
+        "left out, since {about}{} tokens do not fit the model's context{context}: {}, {}{summary}; sent: {about}{}",
+        left_out.tokens_before,
+        counted(left_out.turns, "turn"),
+        counted(left_out.memories, "memory"),
+        counted(left_out.tokens_after, "token")
     )
 }

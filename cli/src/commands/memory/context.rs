@@ -1,6 +1,7 @@
 //! `riverrun memory context`.
 
 use riverrun_api::wire::MemoryContextView;
+use riverrun_schemas::counted;
 
 use super::SessionArgs;
 use crate::client::with_query;
@@ -33,9 +34,10 @@ pub(super) async fn run(
         if shown(&context).is_empty() {
             tell("nothing is remembered in this conversation; add a turn: riverrun memory add <role> <text>");
         }
-        tell(&format!("{} of {} tokens", context.tokens, context.window_tokens));
+        tell(&format!("{} of {}", context.tokens, counted(context.window_tokens, "token")));
         if context.turns_left_out > 0 {
-            tell(&format!("{} turns did not fit and wait for their summary", context.turns_left_out));
+            let turns = counted(context.turns_left_out, "turn");
+            tell(&format!("{turns} did not fit; a summary of what is left out comes later"));
         }
         for note in &context.notes {
             tell(&format!("note: {note}"));

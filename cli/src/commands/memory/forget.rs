@@ -1,6 +1,7 @@
 //! `riverrun memory forget`.
 
 use riverrun_api::wire::ForgetDone;
+use riverrun_schemas::counted;
 
 use super::SessionArgs;
 use crate::client::with_query;
@@ -21,8 +22,13 @@ pub(super) async fn run(
     output.show(&done, |done| {
         let gone = done.removed;
         format!(
-            "forgotten: {} turns, {} summaries, {} episodes, {} notes, {} vectors ({})",
-            gone.turns, gone.summaries, gone.episodes, gone.notes, gone.vectors, done.forget_id
+            "forgotten: {}, {}, {}, {}, {} ({})",
+            counted(gone.turns, "turn"),
+            counted(gone.summaries, "summary"),
+            counted(gone.episodes, "episode"),
+            counted(gone.notes, "note"),
+            counted(gone.vectors, "vector"),
+            done.forget_id
         )
     })?;
     if done.pending && !output.json {

@@ -1,6 +1,7 @@
 //! `riverrun models probe`.
 
 use riverrun_api::wire::{ModelCardView, ProbeBody};
+use riverrun_schemas::counted;
 
 use crate::error::CliError;
 use crate::host::Connection;
@@ -21,7 +22,7 @@ pub async fn run(
 /// A card in lines.
 pub(super) fn people(card: &ModelCardView) -> String {
     let rate = |rate: Option<f64>| rate.map_or_else(|| "unknown".to_owned(), |rate| format!("{rate:.1} tokens/s"));
-    let tokens = |tokens: Option<i64>| tokens.map_or_else(|| "unknown".to_owned(), |tokens| format!("{tokens} tokens"));
+    let tokens = |tokens: Option<i64>| tokens.map_or_else(|| "unknown".to_owned(), |tokens| counted(tokens, "token"));
     let lines = [
         format!("{}/{}, measured {} on {}", card.provider, card.model, card.measured_at, card.machine),
         format!(

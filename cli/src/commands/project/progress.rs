@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use indicatif::ProgressBar;
 use riverrun_api::wire::{ProjectProgressView, ProjectView};
+use riverrun_schemas::counted;
 
 use crate::output::Output;
 use crate::progress;
@@ -15,7 +16,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// `what` is counted.
+    /// `what` is counted; one of it.
     pub(super) fn new(output: Output, what: &'static str) -> Self {
         Self { line: progress::line(output), what }
     }
@@ -40,8 +41,10 @@ fn words(view: &ProjectView, what: &str) -> String {
     match &view.progress {
         None => view.status.clone(),
         Some(ProjectProgressView { done: 0, total: None }) => view.status.clone(),
-        Some(ProjectProgressView { done, total: Some(total) }) => format!("{}: {done} of {total} {what}", view.status),
-        Some(ProjectProgressView { done, total: None }) => format!("{}: {done} {what}", view.status),
+        Some(ProjectProgressView { done, total: Some(total) }) => {
+            format!("{}: {done} of {}", view.status, counted(total, what))
+        }
+        Some(ProjectProgressView { done, total: None }) => format!("{}: {}", view.status, counted(done, what)),
     }
 }
 
@@ -58,10 +61,11 @@ mod tests {
                 "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z",
             }))
             .unwrap();
-            words(&view, "analyzers")
+            words(&view, "analyzer")
         };
         assert_eq!(of(serde_json::Value::Null), "analyzing");
         assert_eq!(of(serde_json::json!({ "done": 0 })), "analyzing");
+        assert_eq!(of(serde_json::json!({ "done": 1 })), "analyzing: 1 analyzer");
         assert_eq!(of(serde_json::json!({ "done": 7 })), "analyzing: 7 analyzers");
         assert_eq!(of(serde_json::json!({ "done": 7, "total": 9 })), "analyzing: 7 of 9 analyzers");
     }

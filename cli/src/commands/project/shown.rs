@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use riverrun_api::wire::{FindingView, ReportView};
+use riverrun_schemas::counted;
 
 use super::trend;
 use crate::output::{clip, stdout_is_terminal, table};
@@ -51,7 +52,7 @@ fn by_rule(findings: &[FindingView]) -> String {
     };
     let shown = rules.iter().take(MAX_RULES).map(row).collect();
     let left_out = rules.len().saturating_sub(MAX_RULES);
-    let more = if left_out > 0 { format!("\nand {left_out} other rules") } else { String::new() };
+    let more = if left_out > 0 { format!("\nand {}", counted(left_out, "other rule")) } else { String::new() };
     format!("{}{more}\n\n", table(["severity", "times", "rule"], shown, "").trim_end())
 }
 
@@ -62,7 +63,8 @@ fn listed(findings: &[FindingView], most: usize) -> String {
     match findings.len().saturating_sub(most) {
         0 => text,
         more => {
-            format!("{}\nand {more} other findings, none of them worse: --json and --sarif list them", text.trim_end())
+            let others = counted(more, "other finding");
+            format!("{}\nand {others}, no worse than these: --json and --sarif list them all", text.trim_end())
         }
     }
 }
@@ -73,15 +75,16 @@ pub(super) fn report(report: &ReportView) -> String {
         .map(|name| format!("{} {name}", report.summary.by_severity.get(*name).copied().unwrap_or(0)))
         .collect();
     let by_tool: Vec<String> = report.summary.by_tool.iter().map(|(name, count)| format!("{count} {name}")).collect();
-    let mut text = format!("{} findings: {}\n{}\n\n", report.summary.findings, counts.join(", "), by_tool.join(", "));
+    let findings = counted(report.summary.findings, "finding");
+    let mut text = format!("{findings}: {}\n{}\n\n", counts.join(", "), by_tool.join(", "));
     text.push_str(&by_rule(&report.findings));
     text.push_str(&listed(&report.findings, if stdout_is_terminal() { MAX_ROWS } else { usize::MAX }));
     if let Some(surface) = &report.surface {
-        text.push_str(&format!("\n{} names that others can use", surface.count));
+        text.push_str(&format!("\n{} that others can use", counted(surface.count, "name")));
         text.push_str(&report.surface_change.as_ref().map(trend::names).unwrap_or_default());
     }
     if let Some(imports) = report.imports.as_ref().filter(|imports| imports.count > 0) {
-        text.push_str(&format!("\n{} imports between its files", imports.count));
+        text.push_str(&format!("\n{} between its files", counted(imports.count, "import")));
     }
     // One that ran and has something to tell did not do all of it.
     for tool in report.tools.iter().filter(|tool| tool.status != "ran" || tool.detail.is_some()) {

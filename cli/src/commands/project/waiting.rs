@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn seen() -> Seen {
-        Seen::new(Output { json: true }, "files")
+        Seen::new(Output { json: true }, "file")
     }
 
     #[tokio::test]

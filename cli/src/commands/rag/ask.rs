@@ -1,6 +1,7 @@
 //! `riverrun rag ask`.
 
 use riverrun_api::wire::{AnswerSentence, AskBody, AskDone, CitationView};
+use riverrun_schemas::counted;
 use serde_json::Value;
 
 use super::super::chat::stream;
@@ -61,7 +62,7 @@ fn sources(done: &AskDone) -> Result<(), CliError> {
     }
     if let Some(model) = &done.model {
         let cost = done.usage.cost_usd.map(|cost| format!(" · {cost:.6} USD")).unwrap_or_default();
-        tell(&format!("\n{model} · {} tokens{cost}", done.usage.total_tokens));
+        tell(&format!("\n{model} · {}{cost}", counted(done.usage.total_tokens, "token")));
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `riverrun runs compare`.
 
 use riverrun_api::wire::{ComparedRun, ComparedStep, RunComparison, StepView};
+use riverrun_schemas::counted;
 
 use super::{OneRun, step_line};
 use crate::error::CliError;
@@ -16,7 +17,11 @@ pub async fn run(connection: &Connection, run: &OneRun, other: Option<String>, o
         let mut lines = vec![
             side("<", &comparison.left),
             side(">", &comparison.right),
-            format!("the first {} steps are the same", comparison.common),
+            match comparison.common {
+                0 => "no step is the same".to_owned(),
+                1 => "the first step is the same".to_owned(),
+                common => format!("the first {common} steps are the same"),
+            },
             String::new(),
         ];
         lines.extend(comparison.steps.iter().flat_map(step_lines));
@@ -27,7 +32,8 @@ pub async fn run(connection: &Connection, run: &OneRun, other: Option<String>, o
 fn side(mark: &str, run: &ComparedRun) -> String {
     let answer = run.answer.as_deref().map(|answer| format!(": {}", clip(answer, SHOWN))).unwrap_or_default();
     let agent = run.agent.as_deref().unwrap_or("?");
-    format!("{mark} {}  {}  {agent}  {} tokens{answer}", run.run_id, run.status.as_str(), run.usage.total_tokens)
+    let tokens = counted(run.usage.total_tokens, "token");
+    format!("{mark} {}  {}  {agent}  {tokens}{answer}", run.run_id, run.status.as_str())
 }
 
 /// One line for a step that is the same, one for each side otherwise.

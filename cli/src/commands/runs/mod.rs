@@ -13,6 +13,7 @@ pub mod watch;
 
 use clap::{Args, Subcommand};
 use riverrun_api::wire::{RunStatus, RunView, StepView};
+use riverrun_schemas::counted;
 
 use crate::client::{encode, with_query};
 use crate::error::{CliError, Exit};
@@ -124,7 +125,7 @@ pub fn step_line(step: &StepView) -> String {
             let outcome = match (&tool.error, &tool.result, &tool.result_blob) {
                 (Some(error), ..) => format!("failed: {error}"),
                 (None, Some(result), _) => clip(&result.to_string(), SHOWN),
-                (None, None, Some(blob)) => format!("{} bytes in the blob store", blob.size_bytes),
+                (None, None, Some(blob)) => format!("{} in the blob store", counted(blob.size_bytes, "byte")),
                 (None, None, None) => String::new(),
             };
             format!("{} -> {outcome}{took}", tool.name)
@@ -140,8 +141,8 @@ pub fn summary(run: &RunView) -> String {
     let mut parts = vec![run.run_id.to_string(), run.status.as_str().to_owned()];
     parts.extend(run.stop_reason.clone().filter(|reason| reason != run.status.as_str()));
     parts.extend(run.agent.clone());
-    parts.push(format!("{} steps", run.steps.len()));
-    parts.push(format!("{} tokens", run.usage.total_tokens));
+    parts.push(counted(run.steps.len(), "step"));
+    parts.push(counted(run.usage.total_tokens, "token"));
     parts.join(" · ")
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use riverrun_api::wire::{EdgeKind, RunTree, TreeEdge, TreeNode};
-use riverrun_schemas::RunId;
+use riverrun_schemas::{RunId, counted};
 
 use super::OneRun;
 use crate::error::CliError;
@@ -55,11 +55,11 @@ fn line(node: &TreeNode, edges: &[&TreeEdge], depth: usize, asked_for: bool) -> 
     let agent = node.agent.as_deref().unwrap_or("?");
     let model = node.model.as_deref().unwrap_or("?");
     format!(
-        "{}{place}{}{mark}  {}  {agent}  {model}  {} steps  {}{also}",
+        "{}{place}{}{mark}  {}  {agent}  {model}  {}  {}{also}",
         "  ".repeat(depth),
         node.run_id,
         node.status.as_str(),
-        node.steps,
+        counted(node.steps, "step"),
         clip(&node.task, 60)
     )
 }

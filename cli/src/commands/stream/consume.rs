@@ -8,7 +8,7 @@ use riverrun_api::stack;
 use riverrun_api::submit;
 use riverrun_api::wire::{IngestBody, IngestView};
 use riverrun_log::BlobStore;
-use riverrun_schemas::{Collection, IngestId, Topic};
+use riverrun_schemas::{Collection, IngestId, Topic, agreed, counted};
 use riverrun_workers::stream::{self, StreamConfig, StreamTarget};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -89,7 +89,12 @@ pub async fn run(args: ConsumeArgs, settings: &Settings, name: &str, output: Out
         if summary.failed > 0 || summary.dead_letters > 0 {
             return Err(CliError::new(
                 Exit::Failed,
-                format!("{} documents failed, {} records are dead letters", summary.failed, summary.dead_letters),
+                format!(
+                    "{} failed, {} {}",
+                    counted(summary.failed, "document"),
+                    counted(summary.dead_letters, "record"),
+                    agreed(summary.dead_letters, "is a dead letter", "are dead letters")
+                ),
             )
             .hint("riverrun docs ls shows documents, riverrun dlq ls dead letters"));
         }
@@ -126,7 +131,8 @@ async fn consume(
     let mut signals = Signals::listen()?;
     let line = progress::line(output);
     let told = |so_far: &stream::Consumed| {
-        line.set_message(format!("{} documents taken, {} dead letters", so_far.documents, so_far.dead_letters));
+        let (taken, dead) = (counted(so_far.documents, "document"), counted(so_far.dead_letters, "dead letter"));
+        line.set_message(format!("{taken} taken, {dead}"));
         line.tick();
     };
     let work = stream::consume(config, &producer, &blobs, stop.clone(), told);
@@ -245,8 +251,8 @@ async fn ended(
 
 fn people(summary: &Summary) -> String {
     format!(
-        "{} records · indexed {} · unchanged {} · failed {} · dead letters {} in {}/{}",
-        summary.records,
+        "{} · indexed {} · unchanged {} · failed {} · dead letters {} in {}/{}",
+        counted(summary.records, "record"),
         summary.indexed,
         summary.unchanged,
         summary.failed,

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use riverrun_agents::tools::sandbox;
+use riverrun_schemas::counted;
 use serde::Serialize;
 
 use crate::error::{CliError, Exit};
@@ -59,8 +60,8 @@ pub fn run(settings: &Settings, file: Option<&Path>, output: Output) -> Result<(
         let read = if none {
             format!("there is no {}: only built-in tools; RIVERRUN_TOOLS_FILE names another file", checked.file)
         } else {
-            let (tools, servers) = (checked.tools, checked.mcp_servers);
-            format!("{}: {tools} tools and {servers} MCP servers, nothing is wrong", checked.file)
+            let (tools, servers) = (counted(checked.tools, "tool"), counted(checked.mcp_servers, "MCP server"));
+            format!("{}: {tools} and {servers}, nothing is wrong", checked.file)
         };
         let good = format!("{read}; programs: {}", checked.sandbox);
         table(["line", "name", "what is wrong", "fix"], checked.problems.iter().map(row).collect(), &good)

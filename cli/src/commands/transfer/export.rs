@@ -5,7 +5,7 @@ use std::path::Path;
 
 use riverrun_log::archive::{self, Asked, Committed, GroupPlace, PartitionFile};
 use riverrun_log::{BlobStore, ObjectStoreBlobs, TopicPartition};
-use riverrun_schemas::{BlobRef, Topic, now_ms};
+use riverrun_schemas::{BlobRef, Topic, counted, now_ms};
 use riverrun_workers::runtime::group_of;
 use serde::Serialize;
 
@@ -44,7 +44,8 @@ pub async fn run(args: ArchiveArgs, settings: &Settings, output: Output) -> Resu
         files: manifest.files.len(),
     };
     output.show(&done, |done| {
-        format!("{} records, {} blobs and {} files in {}", done.records, done.blobs, done.files, done.folder)
+        let (records, blobs) = (counted(done.records, "record"), counted(done.blobs, "blob"));
+        format!("{records}, {blobs} and {} in {}", counted(done.files, "file"), done.folder)
     })
 }
 

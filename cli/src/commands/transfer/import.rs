@@ -6,7 +6,7 @@ use std::path::Path;
 use riverrun_log::archive::{self, Committed, PartitionFile};
 use riverrun_log::{BlobError, BlobStore, ObjectStoreBlobs, Producer};
 use riverrun_schemas::topics::all_specs;
-use riverrun_schemas::{BlobRef, Topic};
+use riverrun_schemas::{BlobRef, Topic, counted};
 use serde::Serialize;
 
 use super::export::{archive_blobs, copy_blobs};
@@ -51,8 +51,11 @@ pub async fn run(args: ArchiveArgs, settings: &Settings, output: Output) -> Resu
     ));
     output.show(&done, |done| {
         format!(
-            "{} records ({} written now), {} blobs and {} files; counts and hashes are those of the archive",
-            done.records, done.written, done.blobs, done.files
+            "{} ({} written now), {} and {}; counts and hashes are those of the archive",
+            counted(done.records, "record"),
+            done.written,
+            counted(done.blobs, "blob"),
+            counted(done.files, "file")
         )
     })
 }
@@ -75,7 +78,7 @@ async fn check_archive(manifest: &Manifest, folder: &Path, settings: &Settings) 
     if BlobSum::of(&blobs) != manifest.blobs {
         return Err(CliError::new(
             Exit::Failed,
-            format!("the archive has {} blobs; its manifest says others", blobs.len()),
+            format!("the archive has {}; its manifest says others", counted(blobs.len(), "blob")),
         )
         .hint("copy the archive again from where it was made"));
     }

@@ -36,6 +36,7 @@ const LEAST_ANSWER: usize = 32;
 pub(super) struct EngineSettings {
     threads: usize,
     context_tokens: usize,
+    repetition_tokens: usize,
     parallel: usize,
     queue_length: usize,
     queue_wait: Duration,
@@ -49,6 +50,7 @@ impl EngineSettings {
         EngineSettings {
             threads: settings.effective_threads(),
             context_tokens: settings.context_tokens,
+            repetition_tokens: settings.repetition_tokens,
             parallel: settings.parallel.clamp(1, MAX_PARALLEL),
             queue_length: settings.queue_length.max(1),
             queue_wait: settings.idle_timeout,
@@ -157,6 +159,8 @@ impl Engine {
             // The whole answer is what was asked for.
             hold_tool_calls: !request.tools.is_empty() && !is_constrained(&request),
             max_tokens: prepared.max_tokens,
+            // What has a form may have to repeat itself.
+            repetition_tokens: if is_constrained(&request) { 0 } else { self.settings.repetition_tokens },
             deltas,
             cancel: stop,
             started,

@@ -16,9 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::Output;
 use super::prefix::reusable;
+use super::repetition::{ends_in_circles, goes_in_circles};
 use super::schedule::{Free, choose, shares};
 use crate::error::ModelError;
 use crate::provider::{FinishReason, Usage};
+use crate::words::counted;
 
 /// Tokens of one computation at most: so many are computed between two looks at cancellations and new requests.
 pub(super) const BATCH_TOKENS: usize = 128;
@@ -30,6 +32,8 @@ pub(super) struct Job {
     pub(super) stops: Vec<String>,
     pub(super) hold_tool_calls: bool,
     pub(super) max_tokens: usize,
+    /// How many tokens have to be the same over and over for the answer to be ended; 0 is never.
+    pub(super) repetition_tokens: usize,
     pub(super) deltas: mpsc::Sender<String>,
     pub(super) cancel: CancellationToken,
     pub(super) started: oneshot::Sender<()>,
@@ -72,6 +76,7 @@ struct Active {
     sampler: LlamaSampler,
     output: Output,
     max_tokens: usize,
+    repetition_tokens: usize,
     deltas: mpsc::Sender<String>,
     /// Text that a slow reader has no place for yet. An answer bounds it, and nobody else waits for that reader.
     unsent: String,
@@ -82,6 +87,7 @@ struct Active {
 enum Ended {
     Stop { by_string: bool },
     Length,
+    Repetition,
     Cancelled,
 }
 
@@ -119,7 +125,18 @@ impl<'model> Session<'model> {
 
     /// Puts a job into a free sequence.
     fn start(&mut self, job: Job) {
-        let Job { prompt, sampler, stops, hold_tool_calls, max_tokens, deltas, cancel, started, done } = job;
+        let Job {
+            prompt,
+            sampler,
+            stops,
+            hold_tool_calls,
+            max_tokens,
+            repetition_tokens,
+            deltas,
+            cancel,
+            started,
+            done,
+        } = job;
         let free: Vec<Free<'_, LlamaToken>> = self
             .slots
             .iter()
@@ -142,6 +159,7 @@ impl<'model> Session<'model> {
                 sampler,
                 output: Output::new(&stops, hold_tool_calls),
                 max_tokens,
+                repetition_tokens,
                 deltas,
                 unsent: String::new(),
                 cancel,
@@ -210,7 +228,7 @@ impl<'model> Session<'model> {
         let count = self.batch.n_tokens();
         self.context
             .decode(&mut self.batch)
-            .map_err(|error| ModelError::internal(format!("computing {count} tokens failed: {error}")))?;
+            .map_err(|error| ModelError::internal(format!("computing {} failed: {error}", counted(count, "token"))))?;
         for (slot, share) in self.slots.iter_mut().zip(shares) {
             if let Some(active) = &slot.active {
                 let computed = active.tokens.iter().skip(slot.cached.len()).take(*share);
@@ -269,7 +287,7 @@ impl Active {
     /// Draws a token from the output at a place of the last computation; how the request ended when that was its last.
     fn draw(&mut self, context: &LlamaContext<'_>, vocab: &LlamaVocab<'_>, output: i32) -> Option<Ended> {
         if self.generated() >= self.max_tokens {
-            return Some(Ended::Length);
+            return Some(self.at_its_limit());
         }
         let token = self.sampler.sample(context, output);
         if vocab.is_eog(token) {
@@ -283,7 +301,20 @@ impl Active {
         if stopped {
             return Some(Ended::Stop { by_string: true });
         }
-        (self.generated() >= self.max_tokens).then_some(Ended::Length)
+        if goes_in_circles(self.answered(), self.repetition_tokens) {
+            return Some(Ended::Repetition);
+        }
+        (self.generated() >= self.max_tokens).then(|| self.at_its_limit())
+    }
+
+    /// The tokens of the answer.
+    fn answered(&self) -> &[LlamaToken] {
+        self.tokens.get(self.prompt..).unwrap_or_default()
+    }
+
+    /// How an answer ends that may have no more tokens: whoever reads it is told when most of it was the same.
+    fn at_its_limit(&self) -> Ended {
+        if ends_in_circles(self.answered(), self.repetition_tokens) { Ended::Repetition } else { Ended::Length }
     }
 
     /// Sends text on its way; false when nobody reads any more.
@@ -309,6 +340,7 @@ impl Active {
         let finish = match ended {
             Ended::Stop { .. } => FinishReason::Stop,
             Ended::Length => FinishReason::Length,
+            Ended::Repetition => FinishReason::Repetition,
             Ended::Cancelled => FinishReason::Cancelled,
         };
         // What a slow reader did not take comes with the answer.

@@ -9,6 +9,7 @@ mod output;
 mod plain_tests;
 mod prefix;
 mod prompt;
+mod repetition;
 mod sampling;
 mod schedule;
 mod tally;

@@ -19,6 +19,7 @@ use super::stock::Family;
 use super::text::EncodeError;
 use crate::local::gguf::Header;
 use crate::local::llama;
+use crate::words::counted;
 
 /// Tokens of one computation, and of one text, at most: encoders see a text whole or not at all.
 pub(super) const BATCH_TOKENS: u32 = 2048;
@@ -244,7 +245,9 @@ fn compute(
             batch.add(*token, position, &[sequence], true).map_err(|error| EncodeError(error.to_string()))?;
         }
     }
-    context.decode(batch).map_err(|error| EncodeError(format!("computing {} texts failed: {error}", texts.len())))?;
+    context
+        .decode(batch)
+        .map_err(|error| EncodeError(format!("computing {} failed: {error}", counted(texts.len(), "text"))))?;
     let vector = |(sequence, _): (i32, &Vec<LlamaToken>)| {
         let vector = context.embeddings_seq_ith(sequence).map(<[f32]>::to_vec);
         vector.map_err(|error| EncodeError(error.to_string()))

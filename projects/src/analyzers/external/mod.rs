@@ -387,9 +387,7 @@ fn understood(tool: &Tool, finished: &Finished, place: &str) -> (ToolRun, Vec<Fi
     }
     let mut run = ToolRun::ran(tool.name, found.len());
     let unread = tool.unread.map_or(0, |count| count(&said));
-    run.detail = (unread > 0).then(|| {
-        let files = if unread == 1 { "file" } else { "files" };
-        format!("{unread} {files} left out: it does not understand the syntax")
-    });
+    run.detail = (unread > 0)
+        .then(|| format!("{} left out: it does not understand the syntax", riverrun_schemas::counted(unread, "file")));
     (run, found)
 }

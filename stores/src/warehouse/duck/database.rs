@@ -119,7 +119,7 @@ impl Database {
             .query_row(&format!("SELECT count(*) FROM main.{name}"), [], |row| row.get(0))
             .map_err(|error| self.failed(&error))?;
         if there != count {
-            let reason = format!("{there} of {count} rows came into it");
+            let reason = format!("{there} of {} came into it", riverrun_schemas::counted(count, "row"));
             return Err(WarehouseError::Rows { table, reason });
         }
         connection

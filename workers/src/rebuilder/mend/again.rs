@@ -141,7 +141,8 @@ impl Mend<'_> {
     fn say_again(&self, documents: usize) {
         tracing::info!(collection = %self.collection, documents, "documents are handed in again, their chunks are not on the log any more");
         if self.rebuilder.gaps.of(self.collection).is_none() {
-            let reason = format!("{documents} of its documents are made again from what was handed in");
+            let are = riverrun_schemas::agreed(documents, "is", "are");
+            let reason = format!("{documents} of its documents {are} made again from what was handed in");
             self.rebuilder.gaps.note(self.collection, Gap { reason, state: GapState::Mending, elsewhere: false });
         }
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use riverrun_api::ApiError;
 use riverrun_models::{Local, ModelSettings, Models, TextTokens, TokenVectors, TokenVectorsRequest};
+use riverrun_schemas::counted;
 use riverrun_training::evaluate::{Baseline, Rarity, Report, Sample, TokenText, bert_score, report};
 use serde::Serialize;
 
@@ -43,7 +44,7 @@ impl BertReport {
         let weights = if self.idf { ", weighed by rarity" } else { "" };
         let rescaled = if self.rescaled { ", rescaled" } else { "" };
         let cut = if self.truncated > 0 {
-            format!("; only the beginnings of {} texts", self.truncated)
+            format!("; only the beginnings of {}", counted(self.truncated, "text"))
         } else {
             String::new()
         };
