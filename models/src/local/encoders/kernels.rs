@@ -110,7 +110,15 @@ fn folded(row: &[f32], start: f32, step: impl Fn(f32, f32) -> f32, join: impl Fn
         }
     }
     let rest = rest.iter().fold(start, |all, x| step(all, *x));
-    lanes.iter().fold(rest, |all, lane| join(all, *lane))
+    // Halves are joined side by side: one lane after the other, each would wait for the one before.
+    let mut count = LANES;
+    while count > 1 {
+        count /= 2;
+        for lane in 0..count {
+            lanes[lane] = join(lanes[lane], lanes[lane + count]);
+        }
+    }
+    join(rest, lanes[0])
 }
 
 #[inline(always)]
