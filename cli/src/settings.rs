@@ -320,7 +320,7 @@ pub(crate) fn read_dotenv(path: &Path) -> Result<BTreeMap<String, String>, CliEr
                 ours.insert(name, value);
             }
             Ok(_) => {}
-            Err(dotenvy::Error::LineParse(lines, _)) if !names_ours(&lines) => {}
+            Err(dotenvy::Error::LineParse(part, _)) if !is_of_ours(&part, text) => {}
             // The line may hold a key: its place is enough.
             Err(dotenvy::Error::LineParse(_, at)) => {
                 return Err(unreadable(format!("a line can't be read at character {at}")));
@@ -331,12 +331,14 @@ pub(crate) fn read_dotenv(path: &Path) -> Result<BTreeMap<String, String>, CliEr
     Ok(ours)
 }
 
-/// Whether a setting begins in any of these lines: a quote that somebody left open takes those behind it along.
-fn names_ours(lines: &str) -> bool {
-    lines.lines().any(|line| {
-        let line = line.trim_start();
-        line.strip_prefix("export ").unwrap_or(line).trim_start().starts_with(PREFIX)
-    })
+/// Whether a part that can't be read is of a line of ours: the line, its value alone, or what a quote that somebody left open takes along.
+fn is_of_ours(part: &str, text: &str) -> bool {
+    let first = part.lines().next().unwrap_or_default().trim();
+    let mut ours = text.lines().map(str::trim).filter(|line| {
+        let assigned = line.strip_prefix("export ").unwrap_or(line);
+        assigned.trim_start().starts_with(PREFIX)
+    });
+    ours.any(|line| part.contains(line) || line.split_once('=').is_some_and(|(_, value)| value.trim() == first))
 }
 
 /// What was given, and which settings there are: those that are asked for. Whoever reads a setting asks for it whatever else is set, so

@@ -111,7 +111,7 @@ mod tests {
         let drawn = lines(&tree, &run("join").to_string());
         let tasks: Vec<(usize, &str)> = drawn
             .iter()
-            .map(|line| (line.len() - line.trim_start().len(), line.split("steps  ").nth(1).unwrap_or_default()))
+            .map(|line| (line.len() - line.trim_start().len(), line.split("1 step  ").nth(1).unwrap_or_default()))
             .collect();
         let also = format!("join  (also behind {})", run("c"));
         assert_eq!(tasks, [(0, "a"), (2, "b"), (4, also.as_str()), (2, "c"), (4, "early"), (4, "late")]);
