@@ -1,7 +1,7 @@
 //! How many threads multiply matrices where candle's own operations do.
 
-// The environment is written to.
-#![allow(unsafe_code)]
+// Candle takes the number from the environment alone, and settings are read when there may be threads already.
+#![allow(unsafe_code, clippy::disallowed_methods)]
 
 use std::thread::available_parallelism;
 

@@ -96,7 +96,7 @@ impl Part<'_> {
             |kind: usize, token: usize| &qkv[(self.text.start + token) * 3 * width + kind * width + head * size..];
         let (queries, keys, values) = (from(0, self.queries.start), from(1, 0), from(2, 0));
         let out = &mut self.mixed[head * size..];
-        if length <= SHORT && size % LANES == 0 {
+        if length <= SHORT && size.is_multiple_of(LANES) {
             let padded = length.next_multiple_of(LANES);
             transpose(&mut scratch.keys, keys, length, padded, size, 3 * width);
             scratch.weights.resize(self.queries.len() * padded, 0.0);

@@ -134,20 +134,20 @@ mod tests {
     #[test]
     fn given_a_part_of_a_matrix_when_it_is_multiplied_then_its_neighbours_are_neither_read_nor_written() {
         // Columns 2 and 3 of rows of five; what lies beside them is no number.
-        let mut whole = vec![f32::NAN; 15];
+        let mut whole = [f32::NAN; 15];
         for row in 0..3 {
             whole[row * 5 + 2] = row as f32;
             whole[row * 5 + 3] = 10.0;
         }
         let part = Matrix::of_rows(&whole[2..], 3, 2, 5);
-        let mut out = vec![-1.0; 3 * 4];
+        let mut out = [-1.0; 3 * 4];
         multiply(&mut out[1..], 4, Former::Replaced, part, part.transposed(), By::Caller);
         assert_eq!(out, [-1.0, 100.0, 100.0, 100.0, -1.0, 100.0, 101.0, 102.0, -1.0, 100.0, 102.0, 104.0]);
     }
 
     #[test]
     fn given_shapes_that_do_not_fit_when_they_are_multiplied_then_nothing_is_reached_outside() {
-        let short = vec![0.0; 11];
+        let short = [0.0; 11];
         assert!(std::panic::catch_unwind(|| Matrix::of_rows(&short, 3, 4, 4)).is_err());
         assert!(std::panic::catch_unwind(|| Matrix::of_rows(&short, 1, 4, 3)).is_err());
         let fits = Matrix::of_rows(&short, 2, 3, 4);

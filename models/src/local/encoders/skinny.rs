@@ -21,7 +21,7 @@ const DEPTH: usize = 4;
 
 /// Whether a matrix has as many columns as are needed.
 pub(super) fn takes(rows: usize, columns: usize) -> bool {
-    (1..=MAX_ROWS).contains(&rows) && columns % UNIT == 0
+    (1..=MAX_ROWS).contains(&rows) && columns.is_multiple_of(UNIT)
 }
 
 /// Puts the products of `rows`, of `depth` numbers each, with `matrix` (`depth` rows of `columns` numbers) into `out`, where [`takes`] says so.
@@ -139,7 +139,7 @@ mod tests {
         for threads in [1, 2, 3, 8, 64] {
             for columns in [32, 384, 1152, 1536, 3072, 800] {
                 let width = width(columns, threads);
-                assert!(width % UNIT == 0 && width <= MAX_COLUMNS + UNIT, "{threads} {columns}: {width}");
+                assert!(width.is_multiple_of(UNIT) && width <= MAX_COLUMNS + UNIT, "{threads} {columns}: {width}");
                 let most = columns.div_ceil(threads).next_multiple_of(UNIT);
                 assert!(columns.div_ceil(width) >= threads.min(columns / most), "{threads} {columns}: {width}");
             }
