@@ -32,7 +32,7 @@ def test_a_chain_is_shown_listed_and_watched_by_its_id(server):
     watched = server.cli("chains", "watch", chain)
     assert watched.returncode == 0 and "4 of 4" in watched.stderr, watched
     shown = server.cli("chains", "show", chain)
-    assert "4 of 4 runs have ended" in shown.stdout and "left, right" in shown.stdout, shown
+    assert "4 of 4 runs ended" in shown.stdout and "left, right" in shown.stdout, shown
     view = json.loads(server.cli("chains", "show", chain, "--json").stdout)
     assert (view["status"], [run["name"] for run in view["runs"]][0]) == ("succeeded", "start")
     assert view["usage"]["total_tokens"] == sum(run["usage"]["total_tokens"] for run in view["runs"])
@@ -92,4 +92,4 @@ def test_a_run_that_is_asked_for_by_kafka_after_those_before_it_have_ended_begin
 
 def test_the_example_runs(server):
     done = subprocess.run([ROOT / "examples/chain.sh", BINARY], env={**server.env, "RIVERRUN_URL": server.url}, cwd=server.folder, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0 and "2 of 2 runs have ended" in done.stdout, done
+    assert done.returncode == 0 and "2 of 2 runs ended" in done.stdout, done

@@ -11,6 +11,7 @@ import {
 	type ReactNode,
 	type SelectHTMLAttributes,
 	type TextareaHTMLAttributes,
+	useRef,
 	useState,
 } from "react";
 import { ApiError, describe, Offline, TimedOut } from "@/api/client";
@@ -155,12 +156,23 @@ export function Dialog({
 	actions?: ReactNode;
 	children: ReactNode;
 }) {
+	/** What had the focus. Radix gives it back to a trigger of its own alone, and dialogs here have none. */
+	const before = useRef<Element | null>(null);
 	return (
 		<RadixDialog.Root open={open} onOpenChange={(next) => !next && onClose()}>
 			<RadixDialog.Portal>
 				<RadixDialog.Overlay className="fixed inset-0 z-40 bg-black/50" />
 				<RadixDialog.Content
 					aria-describedby={undefined}
+					onOpenAutoFocus={() => {
+						before.current = document.activeElement;
+					}}
+					onCloseAutoFocus={(event) => {
+						event.preventDefault();
+						if (before.current instanceof HTMLElement) {
+							before.current.focus();
+						}
+					}}
 					className={clsx(
 						// What is typed here is not for the canvas below: `nokey` is React Flow's word for it.
 						"nokey fixed top-1/2 left-1/2 z-50 max-h-[85vh] w-[92vw] -translate-x-1/2 -translate-y-1/2 overflow-auto rounded-lg border border-line bg-surface p-4 shadow-xl",
