@@ -20,12 +20,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::AgentContext;
 use super::heard::Heard;
-use super::places::{Place, Turn};
+use super::places::Turn;
 use super::ready::ReadyRun;
 use super::room::{Fit, Meter};
 use super::tokens::TokenStream;
 use super::{ending, retries};
 use crate::failures::model_failure;
+
+mod beginning;
 
 /// An event of the run as it lies on the log.
 #[derive(Debug, Clone)]
@@ -178,25 +180,6 @@ impl Driver {
         }
     }
 
-    /// Waits until fewer runs are driven than may be. A run that is cancelled meanwhile, or whose time is over, needs no turn to end.
-    async fn wait_for(&mut self, mut turn: Turn) -> Result<Option<Place>, Interrupted> {
-        let out_of_time = self.time_left();
-        tokio::pin!(out_of_time);
-        while self.state.cancel_requested.is_none() && self.state.finished.is_none() {
-            tokio::select! {
-                biased;
-                () = self.stop.cancelled() => return Err(Interrupted::Left(Left::Stopped)),
-                permit = &mut turn => return permit.map(Some).map_err(|_| Interrupted::Left(Left::Stopped)),
-                () = &mut out_of_time => break,
-                seen = self.inbox.recv() => match seen {
-                    Some(seen) => self.take(&seen),
-                    None => return Err(Interrupted::Left(Left::Stopped)),
-                },
-            }
-        }
-        Ok(None)
-    }
-
     async fn claim(&mut self) -> Result<(), Interrupted> {
         self.catch_up();
         if self.state.finished.is_some() {
@@ -212,26 +195,6 @@ impl Driver {
         match self.left() {
             None => Ok(()),
             Some(left) => Err(Interrupted::Left(left)),
-        }
-    }
-
-    /// Whether all that is left to do is the end, for which no tool is needed.
-    fn must_end(&self) -> bool {
-        self.state.cancel_requested.is_some() || self.state.is_out_of_time(now_ms())
-    }
-
-    /// Gets tools ready that are started when they are first needed.
-    async fn prepare_tools(&mut self) -> Result<(), Interrupted> {
-        if self.must_end() {
-            return Ok(());
-        }
-        let (context, namespace) = (self.context.clone(), self.state.request.namespace.clone());
-        tokio::select! {
-            () = context.toolbox.prepare(&namespace) => Ok(()),
-            interrupted = self.interruption() => match interrupted {
-                Interrupted::Overtaken => Ok(()),
-                left @ Interrupted::Left(_) => Err(left),
-            },
         }
     }
 

@@ -22,6 +22,8 @@ use super::ready::{Folded, ReadyRun};
 use super::sessions::{SessionKey, Sessions};
 use super::strangers::Strangers;
 
+mod waking;
+
 /// Ended runs that are remembered to recognise a command that comes again. Beyond it the oldest are forgotten; a command
 /// that comes even later opens no second run in any reader's eyes, since its acceptance is void behind the first.
 const MAX_ENDED: usize = 50_000;
@@ -410,50 +412,6 @@ impl Partition {
             self.sessions.join(session.clone(), *run);
         }
         self.wake(run);
-    }
-
-    /// Makes a resting run ready when there is something to do for it.
-    fn wake(&mut self, run: &RunId) {
-        if !self.live {
-            return;
-        }
-        let Some(slot) = self.runs.get(run) else { return };
-        let Holder::Resting(resting) = &slot.holder else { return };
-        let turn = slot.session.as_ref().is_none_or(|session| self.sessions.is_first(session, run));
-        let state = &resting.state;
-        let inputs_missing = state.waits_for_inputs() && resting.ends.is_none();
-        let waits = state.history_missing() || inputs_missing || !turn || (state.waits_for_person() && !resting.woken);
-        // Whoever was asked to stop waits for nothing.
-        if !waits || state.cancel_requested.is_some() {
-            self.make_ready(run);
-        }
-    }
-
-    /// Makes the resting runs ready whose time is over: they end, and wait for nothing any more.
-    pub(super) fn wake_out_of_time(&mut self, now_ms: i64) {
-        if !self.live {
-            return;
-        }
-        let is_over = |slot: &Slot| match &slot.holder {
-            // A claim would cut the copying of steps short.
-            Holder::Resting(resting) => resting.state.is_out_of_time(now_ms) && !resting.state.history_missing(),
-            Holder::Driver(_) => false,
-        };
-        let over: Vec<RunId> = self.runs.iter().filter(|(_, slot)| is_over(slot)).map(|(run, _)| *run).collect();
-        over.iter().for_each(|run| self.make_ready(run));
-    }
-
-    fn make_ready(&mut self, run: &RunId) {
-        let Some(slot) = self.runs.get_mut(run).filter(|slot| matches!(slot.holder, Holder::Resting(_))) else {
-            return;
-        };
-        let (driver, inbox) = mpsc::unbounded_channel();
-        if let Holder::Resting(resting) = std::mem::replace(&mut slot.holder, Holder::Driver(driver)) {
-            let Resting { state, next_offset, ends, .. } = *resting;
-            let accepted_offset = slot.accepted_offset;
-            let behind = slot.session.as_ref().and_then(|session| self.sessions.last_turn(session));
-            self.ready.push(ReadyRun { state, accepted_offset, next_offset, inbox, ends, behind });
-        }
     }
 
     fn end(&mut self, run: RunId) {
