@@ -28,8 +28,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::{World, ends, request};
+use riverrun_log::partition_of;
 use riverrun_schemas::agent::{AgentEvent, CancelRun, RunOutcome, RunRequest, StartRun, StepKind, ToolEffect};
-use riverrun_schemas::{RunId, now_ms};
+use riverrun_schemas::{RunId, Topic, now_ms};
 
 fn kinds(events: &[AgentEvent], run_id: RunId) -> Vec<(i64, StepKind)> {
     events
@@ -82,6 +83,17 @@ async fn a_command_that_comes_twice_starts_one_run() {
     world.finished(other).await;
     assert_eq!(ends(&world.events().await, run_id), 1);
     assert_eq!(world.calls.load(Ordering::SeqCst), 2);
+}
+
+fn partition(run_id: &RunId) -> i32 {
+    partition_of(run_id.to_string().as_bytes(), Topic::AgentCommands.spec().partitions)
+}
+
+/// Ids of one partition.
+fn together<const N: usize>() -> [RunId; N] {
+    let first = RunId::new();
+    let mut fitting = std::iter::repeat_with(RunId::new).filter(|run_id| partition(run_id) == partition(&first));
+    std::array::from_fn(|_| fitting.next().unwrap())
 }
 
 /// A worker whose process dies: its tasks are dropped where they stand.

@@ -2,23 +2,11 @@
 
 use std::time::Duration;
 
-use riverrun_log::partition_of;
 use riverrun_schemas::agent::{AgentCommand, AgentEvent, CancelRun, RunOutcome, RunRequest, StartRun, ToolEffect};
-use riverrun_schemas::{RunId, Topic, now_ms};
+use riverrun_schemas::{RunId, now_ms};
 
 use super::common::{World, ends, request};
-use super::doomed;
-
-fn partition(run_id: &RunId) -> i32 {
-    partition_of(run_id.to_string().as_bytes(), Topic::AgentCommands.spec().partitions)
-}
-
-/// Ids of one partition.
-fn together<const N: usize>() -> [RunId; N] {
-    let first = RunId::new();
-    let mut fitting = std::iter::repeat_with(RunId::new).filter(|run_id| partition(run_id) == partition(&first));
-    std::array::from_fn(|_| fitting.next().unwrap())
-}
+use super::{doomed, partition, together};
 
 /// An id of another partition.
 fn apart_from(other: RunId) -> RunId {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use riverrun_agents::tools::{Tool, ToolSet};
-use riverrun_log::partition_of;
 use riverrun_schemas::agent::{AgentEvent, CancelRun, RunOutcome, RunRequest, StartRun, ToolEffect};
-use riverrun_schemas::{Namespace, RunId, Topic, now_ms};
+use riverrun_schemas::{Namespace, RunId, now_ms};
 
 use super::common::{World, ends, request};
+use super::together;
 
 /// Longer than any test.
 const FOR_EVER: Duration = Duration::from_secs(600);
@@ -21,17 +21,6 @@ async fn start(world: &World, run_id: RunId, request: RunRequest) {
 async fn claimed(world: &World, run_id: RunId) {
     let is = |event: &AgentEvent| matches!(event, AgentEvent::RunClaimed(claim) if claim.run_id == run_id);
     world.until("the run is claimed", |events| events.iter().any(is)).await;
-}
-
-fn partition(run_id: &RunId) -> i32 {
-    partition_of(run_id.to_string().as_bytes(), Topic::AgentCommands.spec().partitions)
-}
-
-/// Ids of one partition.
-fn together<const N: usize>() -> [RunId; N] {
-    let first = RunId::new();
-    let mut fitting = std::iter::repeat_with(RunId::new).filter(|run_id| partition(run_id) == partition(&first));
-    std::array::from_fn(|_| fitting.next().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
