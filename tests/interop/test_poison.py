@@ -236,6 +236,23 @@ def test_a_dead_letter_is_listed_and_can_be_handed_in_again(server):
     server.settle()
 
 
+def test_a_run_that_can_not_be_accepted_has_failed_with_the_reason_of_its_dead_letter(server):
+    topic, run_id = "riverrun.agent.commands", run_id_for(2, salt=99)
+    produce(server, topic, 2, start_run(run_id, "x" * (300 << 10)), run_id.encode())
+    mine = lambda: [letter for letter in dead_letters(server, topic) if letter.key() == run_id.encode()]  # noqa: E731
+    run = wait_for(lambda: (found := server.get(f"/runs/{run_id}")).status == 200 and found.json["status"] == "failed" and found.json, 30, "its end")
+    assert run["error"]["code"] == "event_too_large" and "riverrun dlq" in run["error"]["hint"], run
+    [letter] = mine()
+    assert log_client.headers(letter)["dlq_code"] == "event_too_large"
+    listed = [item["run_id"] for item in server.get("/runs?status=failed&limit=500").json["items"]]
+    assert run_id in listed and run_id not in [item["run_id"] for item in server.get("/runs?status=queued&limit=500").json["items"]]
+    # Sent again it is the command of a run that has ended.
+    again = server.cli("dlq", "redrive", f"{topic}.dlq:{letter.offset()}")
+    assert again.returncode == 0, again.stderr
+    server.settle()
+    assert len(mine()) == 1 and server.get(f"/runs/{run_id}").json == run
+
+
 def test_the_same_command_twice_is_one_run(server):
     run_id = run_id_for(3, salt=7)
     command = start_run(run_id, "[[steps=2 id=twice]]")

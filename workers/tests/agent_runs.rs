@@ -11,6 +11,8 @@ mod in_time;
 mod lost;
 #[path = "agent_runs/outgrown.rs"]
 mod outgrown;
+#[path = "agent_runs/refused.rs"]
+mod refused;
 #[path = "agent_runs/stuck_store.rs"]
 mod stuck_store;
 #[path = "agent_runs/texts.rs"]

@@ -9,10 +9,10 @@ use riverrun_models::{ModelSettings, Models};
 use riverrun_schemas::finetune::{
     FinetuneCancelRequested, FinetuneCommand, FinetuneEvent, FinetuneFinished, FinetuneOutcome, StartFinetune,
 };
-use riverrun_schemas::{BlobRef, FinetuneId, Topic};
+use riverrun_schemas::{BlobRef, Decoded, EventSet, FinetuneId, Topic};
 use riverrun_training::Plan;
-use riverrun_workers::runtime::testkit::{Stack, eventually};
-use riverrun_workers::runtime::{self, WorkerHandle};
+use riverrun_workers::runtime::testkit::{self, Stack, eventually};
+use riverrun_workers::runtime::{self, Worker, WorkerHandle};
 use riverrun_workers::trainer::Trainer;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -79,6 +79,30 @@ async fn given_a_base_that_is_being_fetched_when_the_training_is_cancelled_then_
     stack.send(&[FinetuneEvent::from(wish)]).await;
     let end = end(&stack, job_id).await;
     assert_eq!((end.status, end.error), (FinetuneOutcome::Cancelled, None));
+}
+
+#[tokio::test]
+async fn given_a_training_that_is_given_up_before_anybody_took_it_on_when_that_is_told_then_it_is_there_and_has_failed()
+{
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = Arc::new(ObjectStoreBlobs::local(&folder.path().join("blobs")).unwrap());
+    let models = Models::new(ModelSettings { offline: true, ..ModelSettings::default() }).unwrap();
+    let trainer = Trainer::new(models, blobs, folder.path().join("finetune"), CancellationToken::new());
+    let job_id = FinetuneId::new();
+    let delivery = testkit::deliveries([command(job_id)]).remove(0);
+    let told: Vec<FinetuneEvent> = trainer
+        .dead(&delivery, "process_ended", "10 processes ended")
+        .iter()
+        .map(|record| match FinetuneEvent::decode(record.payload.as_deref().unwrap()).unwrap() {
+            Decoded::Event(event) => event,
+            Decoded::UnknownType { record } => panic!("{record}"),
+        })
+        .collect();
+    let [FinetuneEvent::FinetuneAccepted(accepted), FinetuneEvent::FinetuneFinished(end)] = told.as_slice() else {
+        panic!("{told:?}")
+    };
+    assert_eq!((accepted.job_id, end.job_id, end.status), (job_id, job_id, FinetuneOutcome::Failed));
+    assert_eq!(end.error.as_ref().unwrap().code, "process_ended");
 }
 
 const HIDDEN: usize = 32;

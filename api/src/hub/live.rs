@@ -251,7 +251,7 @@ pub fn compose(run_id: RunId, row: Option<RunView>, notes: &[Note], pending: Opt
         | Note::Finished(_)
         | Note::Token { .. } => None,
     });
-    let mut run = row.or(accepted).or_else(|| pending.map(|pending| queued(run_id, &pending.request, pending.at)))?;
+    let mut run = row.or(accepted).or_else(|| pending.map(|pending| pending.view(run_id)))?;
     if !run.status.ended() {
         notes.iter().for_each(|note| add(&mut run, note));
     }
@@ -313,7 +313,7 @@ fn finish(run: &mut RunView, end: &RunFinished) {
 }
 
 /// A run that was accepted and of which nothing else happened yet.
-fn queued(run_id: RunId, request: &RunRequest, at: i64) -> RunView {
+pub(super) fn queued(run_id: RunId, request: &RunRequest, at: i64) -> RunView {
     RunView {
         run_id,
         status: RunStatus::Queued,

@@ -13,6 +13,7 @@ mod ingest_stream;
 mod live;
 mod reader;
 mod run_stream;
+mod unread;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -43,6 +44,7 @@ use crate::figures::RunFigures;
 use crate::submit::IngestTarget;
 use crate::wire::{IngestView, RunView, StepView, Timestamp};
 use live::{Listener, LiveRun};
+use unread::Unread;
 
 /// Events kept for all runs together, at most.
 const MAX_BUFFERED: usize = 100_000;
@@ -90,6 +92,8 @@ struct State {
 pub struct Pending {
     request: RunRequest,
     at: i64,
+    /// Set while its command is a dead letter.
+    unread: Option<Unread>,
 }
 
 /// The last offset seen of each partition of `ingest.events`, as far as it concerns one ingest.
@@ -145,25 +149,29 @@ impl Hub {
         tracing: TracingService,
         stop: CancellationToken,
     ) -> Result<Self, HubError> {
-        let hub = Self {
-            inner: Arc::new(Inner {
-                sql,
-                state: Mutex::default(),
-                room: tokio::sync::Notify::new(),
-                reading: AtomicBool::new(false),
-                void_events: AtomicU64::new(0),
-                undecodable: AtomicU64::new(0),
-                tracing,
-                figures: RunFigures::default(),
-                schemas: log.schemas.clone(),
-            }),
-        };
+        let hub = Self::over(sql, tracing, log.schemas.clone());
         let starts = hub.restore().await?;
         let tail = reader::open_events(&log, &starts).await?;
         tokio::spawn(reader::read_events(hub.clone(), tail, stop.clone()));
         tokio::spawn(reader::read_tokens(hub.clone(), log, stop.clone()));
         tokio::spawn(janitor(hub.clone(), stop));
         Ok(hub)
+    }
+
+    /// One that has read nothing yet.
+    fn over(sql: Sql, tracing: TracingService, schemas: Schemas) -> Self {
+        let inner = Inner {
+            sql,
+            state: Mutex::default(),
+            room: tokio::sync::Notify::new(),
+            reading: AtomicBool::new(false),
+            void_events: AtomicU64::new(0),
+            undecodable: AtomicU64::new(0),
+            tracing,
+            figures: RunFigures::default(),
+            schemas,
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Open runs and the offsets that they are read up to, of one moment.
@@ -209,7 +217,7 @@ impl Hub {
         if known || state.pending.contains_key(&run_id) {
             return;
         }
-        state.pending.insert(run_id, Pending { request: request.clone(), at });
+        state.pending.insert(run_id, Pending { request: request.clone(), at, unread: None });
         state.pending_order.push_back(run_id);
         while state.pending_order.len() > MAX_PENDING {
             if let Some(oldest) = state.pending_order.pop_front() {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use riverrun_log::{LogConfig, LogError, Record, StartAt, Tail, TopicPartition};
+use riverrun_log::dead_letters::SUFFIX;
+use riverrun_log::{DeadLetter, LogConfig, LogError, Record, StartAt, Tail, TopicPartition};
 use riverrun_schemas::agent::AgentEvent;
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::tokens::{Attempt, TokenEvent};
@@ -16,7 +17,7 @@ use super::Hub;
 /// Pause before a lost reader is opened again.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Opens the events at the offsets that the read model has reached.
+/// Opens the events at the offsets that the read model has reached, and the dead letters of commands at their end.
 pub(super) async fn open_events(log: &LogConfig, starts: &HashMap<(String, i32), i64>) -> Result<Tail, LogError> {
     let mut partitions = Vec::new();
     for topic in [Topic::AgentEvents, Topic::IngestEvents] {
@@ -27,6 +28,10 @@ pub(super) async fn open_events(log: &LogConfig, starts: &HashMap<(String, i32),
             };
             partitions.push((TopicPartition::new(topic.name(), partition), start));
         }
+    }
+    // What this process accepts from now on can only become a dead letter from now on.
+    for commands in [Topic::AgentCommands, Topic::IngestCommands] {
+        partitions.push((TopicPartition::new(format!("{}{SUFFIX}", commands.name()), 0), StartAt::End));
     }
     Tail::open(log, partitions).await
 }
@@ -67,6 +72,10 @@ fn take(hub: &Hub, record: &Record) {
     if &*record.topic == Topic::AgentEvents.name() {
         if let Some(event) = event::<AgentEvent>(hub, record) {
             hub.on_run_event(record.partition, record.offset, &event);
+        }
+    } else if record.topic.ends_with(SUFFIX) {
+        if let Some(letter) = DeadLetter::read(record) {
+            hub.on_dead_letter(&letter);
         }
     } else if let Some(event) = event::<IngestEvent>(hub, record) {
         hub.on_ingest_event(ingest_of(&event), record.partition, record.offset);

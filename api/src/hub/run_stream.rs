@@ -146,6 +146,9 @@ impl RunStream {
                 return Ok(());
             }
         }
+        if self.hub.is_unread(self.run_id) {
+            return self.finish().await;
+        }
         self.phase = Phase::Live(listener);
         Ok(())
     }
@@ -166,7 +169,7 @@ impl RunStream {
                 if row.is_some() {
                     self.read_steps().await?;
                 }
-                if row.is_some_and(|row| row.status.ended()) {
+                if row.is_some_and(|row| row.status.ended()) || self.hub.is_unread(self.run_id) {
                     self.finish().await?;
                 } else {
                     self.phase = Phase::Live(listener);

@@ -367,10 +367,12 @@ fn ingest_view(
 ) -> Result<IngestView, StoreError> {
     counts.total = row.try_get("documents")?;
     let failed_at: Option<i64> = row.try_get("failed_at")?;
-    let status = if failed_at.is_some() && counts.total.is_none() { IngestStatus::Failed } else { counts.status() };
+    // A source that was read when its command was sent again has not failed.
+    let failed_at = failed_at.filter(|_| counts.total.is_none());
+    let status = if failed_at.is_some() { IngestStatus::Failed } else { counts.status() };
     let scanned_at: Option<i64> = row.try_get("scanned_at")?;
-    let ended_at = failed_at.filter(|_| counts.total.is_none()).or(last_end.max(scanned_at));
-    let error: Option<String> = row.try_get("error")?;
+    let ended_at = failed_at.or(last_end.max(scanned_at));
+    let error: Option<String> = row.try_get::<Option<String>, _>("error")?.filter(|_| failed_at.is_some());
     let error =
         error.as_deref().map(|text| from_json::<Failure>("ingests", &ingest_id.to_string(), text)).transpose()?;
     Ok(IngestView {

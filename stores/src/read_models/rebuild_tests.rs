@@ -444,3 +444,18 @@ async fn given_a_source_that_can_not_be_read_or_is_empty_then_the_request_ends()
     assert!(documents::ingest(&sql, Within::EveryNamespace, ingest_id(9)).await.unwrap().is_none());
     assert!(documents::collections(&sql, Within::EveryNamespace).await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn given_a_request_that_failed_when_its_command_is_sent_again_and_done_then_nothing_is_told_of_the_failure() {
+    let (_folder, sql) = fresh().await;
+    let mut log = Log::default();
+    log.ingest(unreadable(1, 5));
+    apply(&sql, &log.0).await.unwrap();
+    let told = || async { documents::ingest(&sql, Within::EveryNamespace, ingest_id(1)).await.unwrap().unwrap() };
+    assert_eq!(told().await.error.unwrap().code, "source_not_found");
+    log.ingest(scanned(1, 1, 9));
+    log.ingest(document_event(1, "/a", 10, Happens::Indexed(2)));
+    apply(&sql, &log.0).await.unwrap();
+    let view = told().await;
+    assert_eq!((view.status, view.error, view.finished_at), (IngestStatus::Succeeded, None, Some(Timestamp(10))));
+}

@@ -12,7 +12,7 @@ use riverrun_schemas::{Decoded, Failure, RunId, Topic, now_ms};
 use tokio_util::sync::CancellationToken;
 
 use super::sessions::SessionKey;
-use super::{COMPONENT, Coordinator, GROUP, RETRY_PAUSE, ending, forks};
+use super::{COMPONENT, Coordinator, GROUP, RETRY_PAUSE, ending, forks, refused};
 
 /// What a batch of commands becomes.
 #[derive(Default)]
@@ -36,6 +36,12 @@ impl Accepting {
         self.outgoing.push(letter);
         self.opens.push(None);
     }
+
+    /// Drops what a command that can't be accepted has led to behind the first `count` records.
+    fn back_to(&mut self, count: usize) {
+        self.outgoing.truncate(count);
+        self.opens.truncate(count);
+    }
 }
 
 impl Coordinator {
@@ -50,9 +56,11 @@ impl Coordinator {
             if !self.partitions.contains_key(&record.partition) {
                 continue;
             }
-            // Nothing was written for it: what it would become does not fit on the log.
+            let before = accepting.outgoing.len();
+            // What it would become does not fit on the log.
             if let Err(error) = self.accept(&mut accepting, record).await {
                 tracing::warn!(position = %record.position(), error = %error, "command can't be accepted; it goes to the dead letters");
+                accepting.back_to(before);
                 self.bury(&mut accepting, record, &error);
             }
         }
@@ -76,14 +84,25 @@ impl Coordinator {
         self.write_notes(group)
     }
 
+    /// The dead letter of a command that was read, and the end of the run that it was to open.
     fn bury(&mut self, accepting: &mut Accepting, record: &Record, error: &LogError) {
         self.progress.dead_letter();
         accepting.bury(DeadLetter::of(record, GROUP, error.code(), &error.to_string(), 1));
-        if let (Ok(Decoded::Event(command)), Some(state)) =
-            (self.config.schemas.decode::<AgentCommand>(record), self.partitions.get_mut(&record.partition))
-            && !state.is_open(&command.run_id())
-        {
-            state.sessions.forget(&command.run_id());
+        let Ok(Decoded::Event(command)) = self.config.schemas.decode::<AgentCommand>(record) else { return };
+        let run_id = command.run_id();
+        let Some(state) = self.partitions.get_mut(&record.partition).filter(|state| !state.is_open(&run_id)) else {
+            return;
+        };
+        state.sessions.forget(&run_id);
+        let Some(accepted) = refused::acceptance(&command).filter(|_| !state.knows(&run_id)) else { return };
+        let failure = Failure::new(error.code(), format!("the run can't be accepted: {error}"))
+            .with_hint("start a smaller one; riverrun dlq ls has the command as it was");
+        let ended = ending::without_state(run_id, 0, Failed(failure).into());
+        let (before, at) = (accepting.outgoing.len(), record.position());
+        let told = accepting.write(accepted, record).and_then(|()| accepting.write(ended, record));
+        if let Err(error) = told {
+            tracing::error!(position = %at, run_id = %run_id, error = %error, "a run that can't be accepted can't be ended either");
+            accepting.back_to(before);
         }
     }
 

@@ -32,6 +32,7 @@ mod partition;
 mod past;
 mod places;
 mod ready;
+mod refused;
 mod retries;
 mod room;
 mod routing;

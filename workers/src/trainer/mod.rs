@@ -161,6 +161,8 @@ impl Worker for Trainer {
             error: Some(Failure::new(code, reason)),
             at: now_ms(),
         };
-        self.outgoing(FinetuneEvent::from(end), &delivery.envelope).into_iter().collect()
+        // Given up before it was taken on, it would be there for nobody, or waiting for ever where the other event comes later.
+        let events: [FinetuneEvent; 2] = [FinetuneAccepted::from(start).into(), end.into()];
+        events.into_iter().filter_map(|event| self.outgoing(event, &delivery.envelope).ok()).collect()
     }
 }
