@@ -7,10 +7,13 @@ use riverrun_log::Outgoing;
 use riverrun_schemas::agent::{RunRequest, SessionPolicy};
 use riverrun_schemas::ingest::StartIngest;
 use riverrun_schemas::{BlobRef, IngestId, Namespace, RunId};
+use riverrun_stores::read_models::keyed::KeyedTable;
 use riverrun_stores::read_models::runs::{self, RunFilter};
 use riverrun_stores::read_models::{PageRequest, Within, documents};
+use serde_json::json;
 
 use crate::error::ApiError;
+use crate::keyed::Keyed;
 use crate::state::AppState;
 use crate::submit::{self, IngestTarget};
 use crate::wire::{IngestBody, RunBody, RunStatus};
@@ -196,13 +199,17 @@ pub async fn ingest(
         put(state, ingest_id, target, content).await?;
         return Ok(AcceptedIngest { ingest_id, documents });
     };
-    let ingest_id = IngestId::derive(&key_parts(&target.namespace, key));
     let (source, fingerprint) = match &content {
         Content::Source(source) => (source.clone(), String::new()),
         Content::Archive { source, content } => (source.clone(), content.sha256.clone()),
         Content::Uploaded { fingerprint, .. } => (UPLOAD.to_owned(), fingerprint.clone()),
     };
-    if let Some(known) = documents::ingest(&state.parts().sql, Within::EveryNamespace, ingest_id).await? {
+    let asked = json!({ "body": body, "source": &source, "files": fingerprint });
+    let keyed: Keyed<'_, IngestId> = Keyed::new(key, "ingest", &key_parts(&target.namespace, key), &asked)?;
+    let sql = &state.parts().sql;
+    let ingest_id = keyed.id(sql, KeyedTable::Ingests).await?;
+    if let Some(known) = documents::ingest(sql, Within::EveryNamespace, ingest_id).await? {
+        // That of an earlier version has an id which does not say all that was asked for.
         let same = known.namespace == target.namespace
             && known.collection == target.collection
             && known.source.as_ref().is_none_or(|known| *known == source);
@@ -212,11 +219,8 @@ pub async fn ingest(
             Err(key_conflict(key, "ingest"))
         };
     }
-    let bytes =
-        serde_json::to_vec(&(body, &source, &fingerprint)).map_err(|error| ApiError::internal(error.to_string()))?;
     // Where the first request with the key is on its way, nobody knows whether it gets there; the same records twice are one ingest.
-    let reserved = state.reservations().reserve(&ingest_id.to_string(), &bytes);
-    let held = reserved.ok_or_else(|| key_conflict(key, "ingest"))?;
+    let held = keyed.reserve(state.reservations())?;
     put(state, ingest_id, target, content).await?;
     held.keep();
     Ok(AcceptedIngest { ingest_id, documents })

@@ -4,7 +4,8 @@
 //!   process or the one that processes share. The same key with another body is refused. What failed is not kept: nothing
 //!   was started, and the same request may be sent again.
 //! - `API-4` a cache may forget. Behind it, the ids of whatever is started follow from the key, so that a repeat after a
-//!   restart finds what was started on the log, and starts nothing either.
+//!   restart finds what was started on the log, and starts nothing either; another body under the key is refused there, too
+//!   ([`crate::keyed`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -31,6 +31,7 @@ mod index_guard;
 pub mod ingest_source;
 mod isolation;
 mod kept;
+mod keyed;
 pub mod mcp;
 pub mod metrics;
 mod prefer;

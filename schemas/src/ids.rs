@@ -17,6 +17,9 @@ const SUFFIX_LEN: usize = 26;
 /// The name space of every derived id. Changing it changes every derived id: it never changes.
 const DERIVED: Uuid = Uuid::from_u128(0x5f2b_1d6e_8c0a_4e37_9a41_72d9_03c6_b85f);
 
+/// The bits that tell neighbours apart.
+const SECOND_HALF: u128 = (1 << 64) - 1;
+
 /// A text is not an id of the wanted kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{value:?} is no {kind} id; expected {prefix}_ followed by 26 characters of base 32")]
@@ -71,6 +74,11 @@ fn derive(prefix: &str, parts: &[&str]) -> Uuid {
     Uuid::new_v5(&DERIVED, &name)
 }
 
+/// The first half of one and the second of the other: still a UUIDv5 by its version and variant, of which each half has one.
+fn beside(one: Uuid, other: Uuid) -> Uuid {
+    Uuid::from_u128((one.as_u128() & !SECOND_HALF) | (other.as_u128() & SECOND_HALF))
+}
+
 macro_rules! typed_ids {
     ($($(#[$doc:meta])* $name:ident = $prefix:literal $(, once $once:literal)?;)+) => {$(
         $(#[$doc])*
@@ -101,6 +109,18 @@ macro_rules! typed_ids {
             /// The id that follows from `parts`: the same parts give the same id, always.
             pub fn derive(parts: &[&str]) -> Self {
                 Self::of(derive($prefix, parts))
+            }
+
+            /// The id whose first half follows from `parts` and whose second half from `rest`: those of the same `parts` are
+            /// [`neighbours`](Self::neighbours), so that whoever has one of them finds the others.
+            pub fn derive_beside(parts: &[&str], rest: &[&str]) -> Self {
+                Self::of(beside(derive($prefix, parts), derive($prefix, rest)))
+            }
+
+            /// The least and the greatest id with the first half of this one. In the order of their texts, too, nothing else lies between.
+            pub fn neighbours(&self) -> (Self, Self) {
+                let least = self.uuid.as_u128() & !SECOND_HALF;
+                (Self::of(Uuid::from_u128(least)), Self::of(Uuid::from_u128(least | SECOND_HALF)))
             }
 
             /// The id as a UUID, for stores that want one.
@@ -244,6 +264,26 @@ mod tests {
         assert_eq!(EventId::derive(&["a", "bc"]), EventId::derive(&["a", "bc"]));
         assert_ne!(EventId::derive(&["a", "bc"]), EventId::derive(&["ab", "c"]));
         assert_ne!(EventId::derive(&["a"]).as_uuid(), RunId::derive(&["a"]).as_uuid());
+    }
+
+    #[test]
+    fn neighbours_are_of_the_same_parts_and_lie_together_also_as_texts() {
+        let first = IngestId::derive_beside(&["key", "a"], &["body"]);
+        assert_eq!(first, IngestId::derive_beside(&["key", "a"], &["body"]));
+        assert_eq!(first.as_uuid().get_version_num(), 5);
+        let (least, greatest) = first.neighbours();
+        let between = |id: IngestId| (least.to_string()..=greatest.to_string()).contains(&id.to_string());
+        for (id, near) in [
+            (first, true),
+            (IngestId::derive_beside(&["key", "a"], &["another body"]), true),
+            (IngestId::derive(&["key", "a"]), true),
+            (IngestId::derive_beside(&["key", "b"], &["body"]), false),
+            (IngestId::derive(&["key", "b"]), false),
+            (IngestId::new(), false),
+        ] {
+            assert_eq!((between(id), id.neighbours() == (least, greatest)), (near, near), "{id}");
+        }
+        assert_ne!(first, IngestId::derive_beside(&["key", "a"], &["another body"]));
     }
 
     proptest! {

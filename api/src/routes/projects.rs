@@ -13,19 +13,22 @@ use riverrun_projects::import::{Origin, origin};
 use riverrun_schemas::projects::{ImportProject, ProjectCommand};
 use riverrun_schemas::{BlobRef, Failure, ProjectId, now_ms};
 use riverrun_stores::StoreError;
+use riverrun_stores::read_models::keyed::KeyedTable;
 use riverrun_stores::read_models::projects::{self, ProjectRow};
 use riverrun_stores::read_models::{Timestamp, failure_view};
 use serde::Deserialize;
+use serde_json::json;
 use utoipa::IntoParams;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
 use super::form;
 use super::runs::location;
-use crate::accept::{COMPONENT, key_conflict};
+use crate::accept::COMPONENT;
 use crate::config::MAX_UPLOAD_BYTES;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Path, Query, id};
+use crate::keyed::Keyed;
 use crate::prefer::Patience;
 use crate::state::AppState;
 use crate::submit::{self, Checks};
@@ -184,19 +187,19 @@ async fn import(
     let source = if content.is_some() { body.source.clone() } else { allowed(&state, &body.source).await? };
     let last = source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let name: String = body.name.as_deref().unwrap_or(last).chars().filter(|c| !c.is_control()).take(200).collect();
-    let project_id = match &key.0 {
-        Some(key) => ProjectId::derive(&["idempotency-key", namespace.as_str(), key]),
+    let keyed: Option<Keyed<'_, ProjectId>> = match &key.0 {
+        Some(key) => {
+            let content = content.as_ref().map(|blob| &blob.sha256);
+            let asked = json!({ "name": &name, "source": &source, "content": content });
+            Some(Keyed::new(key, "project", &["idempotency-key", namespace.as_str(), key], &asked)?)
+        }
+        None => None,
+    };
+    let project_id = match &keyed {
+        Some(keyed) => keyed.id(&state.parts().sql, KeyedTable::Projects).await?,
         None => ProjectId::new(),
     };
-    let held = match &key.0 {
-        None => None,
-        Some(key) => {
-            let asked = (&name, &source, content.as_ref().map(|blob| &blob.sha256));
-            let asked = serde_json::to_vec(&asked).map_err(|error| ApiError::internal(error.to_string()))?;
-            let reserved = state.reservations().reserve(&project_id.to_string(), &asked);
-            Some(reserved.ok_or_else(|| key_conflict(key, "project"))?)
-        }
-    };
+    let held = keyed.as_ref().map(|keyed| keyed.reserve(state.reservations())).transpose()?;
     let _slot = patience.slot(&state)?;
     let command = ImportProject { project_id, namespace: namespace.clone(), name, source, content, at: now_ms() };
     send(&state, command.into()).await?;

@@ -8,7 +8,9 @@ use axum::response::Response;
 use riverrun_schemas::ingest::{IngestCommand, RebuildCollection};
 use riverrun_schemas::{Collection, IngestId, now_ms};
 use riverrun_stores::StoreError;
+use riverrun_stores::read_models::keyed::KeyedTable;
 use riverrun_stores::read_models::{documents, rebuilds};
+use serde_json::json;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -16,6 +18,7 @@ use super::awaited::Work;
 use crate::accept::COMPONENT;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, Path, id};
+use crate::keyed::Keyed;
 use crate::state::AppState;
 use crate::submit;
 use crate::wire::{Problem, RebuildBody, RebuildView};
@@ -39,7 +42,7 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
     request_body = RebuildBody,
     responses((status = 200, description = "it has ended: `status` is `done`, `incomplete` or `failed`", body = RebuildView),
         (status = 202, description = "accepted, and not done within 10 s", body = RebuildView),
-        (status = 404, description = "no such collection", body = Problem), (status = 422, body = Problem)))]
+        (status = 404, description = "no such collection", body = Problem), (status = 409, description = "the key was used with another body", body = Problem), (status = 422, body = Problem)))]
 async fn rebuild(
     State(state): State<AppState>,
     Path(name): Path<String>,
@@ -49,7 +52,12 @@ async fn rebuild(
     let collection = submit::collection(body.namespace.as_deref(), &name)?;
     let afresh = body.afresh.unwrap_or(false);
     let ingest_id = match key.0.as_deref() {
-        Some(key) => IngestId::derive(&["rebuild", key, &collection.physical_name(), &afresh.to_string()]),
+        Some(key) => {
+            let (place, asked) = (collection.physical_name(), json!({ "afresh": afresh }));
+            let former = IngestId::derive(&["rebuild", key, &place, &afresh.to_string()]);
+            let keyed = Keyed::new(key, "rebuild", &["rebuild", key, &place], &asked)?.formerly(former);
+            keyed.id(&state.parts().sql, KeyedTable::Rebuilds).await?
+        }
         None => IngestId::new(),
     };
     if rebuilds::rebuild(&state.parts().sql, ingest_id).await?.is_none() {

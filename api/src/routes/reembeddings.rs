@@ -8,7 +8,9 @@ use axum::response::Response;
 use riverrun_schemas::ingest::{IngestCommand, ReembedCollection};
 use riverrun_schemas::{Collection, CollectionName, IngestId, now_ms};
 use riverrun_stores::StoreError;
+use riverrun_stores::read_models::keyed::KeyedTable;
 use riverrun_stores::read_models::{documents, reembeddings};
+use serde_json::json;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -16,6 +18,7 @@ use super::awaited::Work;
 use crate::accept::COMPONENT;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, Path, id};
+use crate::keyed::Keyed;
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{Problem, ReembedBody, ReembeddingView};
@@ -41,7 +44,7 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
     responses((status = 200, description = "it has ended: `status` is `done` or `failed`", body = ReembeddingView),
         (status = 202, description = "accepted, and not done within 10 s", body = ReembeddingView),
         (status = 404, description = "no such collection", body = Problem),
-        (status = 409, description = "it has that model", body = Problem), (status = 422, body = Problem)))]
+        (status = 409, description = "it has that model, or the key was used with another body", body = Problem), (status = 422, body = Problem)))]
 async fn reembed(
     State(state): State<AppState>,
     Path(name): Path<String>,
@@ -54,11 +57,16 @@ async fn reembed(
     let embed_model = body.model.unwrap_or_else(|| state.core().ingest_defaults().embed_model);
     checks.text("model", &embed_model, MAX_MODEL);
     let collection = Collection::new(namespace, checks.finish_with(name)?);
+    let sql = &state.parts().sql;
     let ingest_id = match key.0.as_deref() {
-        Some(key) => IngestId::derive(&["reembed", key, &collection.physical_name(), &embed_model]),
+        Some(key) => {
+            let (place, asked) = (collection.physical_name(), json!({ "model": &embed_model }));
+            let former = IngestId::derive(&["reembed", key, &place, &embed_model]);
+            let keyed = Keyed::new(key, "reembedding", &["reembed", key, &place], &asked)?.formerly(former);
+            keyed.id(sql, KeyedTable::Reembeddings).await?
+        }
         None => IngestId::new(),
     };
-    let sql = &state.parts().sql;
     if reembeddings::reembedding(sql, ingest_id).await?.is_none() {
         let Some(known) = documents::collection(sql, &collection).await? else {
             return Err(StoreError::NoCollection(collection).into());

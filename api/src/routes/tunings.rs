@@ -12,14 +12,17 @@ use riverrun_log::blobs::sha256_hex;
 use riverrun_schemas::ingest::{IngestCommand, TuneCollection};
 use riverrun_schemas::{BlobRef, Collection, CollectionName, DocumentId, IngestId, counted, now_ms};
 use riverrun_stores::StoreError;
+use riverrun_stores::read_models::keyed::KeyedTable;
 use riverrun_stores::read_models::{documents, tunings};
+use serde_json::json;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::awaited::Work;
-use crate::accept::{COMPONENT, key_conflict};
+use crate::accept::COMPONENT;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, Path, id};
+use crate::keyed::Keyed;
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{JudgementBody, Problem, TuneBody, TuningView};
@@ -38,7 +41,7 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
     request_body = TuneBody,
     responses((status = 200, description = "it has ended: `status` is `done` or `failed`", body = TuningView),
         (status = 202, description = "accepted, and not done within 10 s", body = TuningView),
-        (status = 404, description = "no such collection", body = Problem), (status = 422, body = Problem)))]
+        (status = 404, description = "no such collection", body = Problem), (status = 409, description = "the key was used with another body", body = Problem), (status = 422, body = Problem)))]
 async fn tune(
     State(state): State<AppState>,
     Path(name): Path<String>,
@@ -52,38 +55,41 @@ async fn tune(
     let collection = Collection::new(namespace, checks.finish_with(name)?);
     // Where searches are to be as without, there are none.
     let judgements = serde_json::to_vec(&body.judgements).map_err(|error| ApiError::internal(error.to_string()))?;
-    let tuning_id = key.0.as_deref().map_or_else(IngestId::new, |key| id_of(key, &collection, &judgements));
+    let keyed = key.0.as_deref().map(|key| of_key(key, &collection, &judgements)).transpose()?;
     let sql = &state.parts().sql;
+    let tuning_id = match &keyed {
+        Some(keyed) => keyed.id(sql, KeyedTable::Tunings).await?,
+        None => IngestId::new(),
+    };
     if tunings::tuning(sql, tuning_id).await?.is_none() {
         if documents::collection(sql, &collection).await?.is_none() {
             return Err(StoreError::NoCollection(collection).into());
         }
-        match key.0.as_deref() {
-            Some(key) => begin_once(&state, key, &judgements, tuning_id, collection, &body).await?,
+        match &keyed {
+            Some(keyed) => begin_once(&state, keyed, tuning_id, collection, &body).await?,
             None => begin(&state, tuning_id, collection, &body).await?,
         }
     }
     TUNING.outcome(tuning_id, TuningView::ended, || tunings::tuning(sql, tuning_id)).await
 }
 
-/// The request of a key: the same judgements are the same one, also after a restart.
-fn id_of(key: &str, collection: &Collection, judgements: &[u8]) -> IngestId {
-    IngestId::derive(&["tune", key, &collection.physical_name(), &sha256_hex(judgements)])
+/// The request of a key: the same judgements are the same one, others are refused, also after a restart.
+fn of_key<'k>(key: &'k str, collection: &Collection, judgements: &[u8]) -> Result<Keyed<'k, IngestId>, ApiError> {
+    let (place, judgements) = (collection.physical_name(), sha256_hex(judgements));
+    let former = IngestId::derive(&["tune", key, &place, &judgements]);
+    let keyed = Keyed::new(key, "tuning", &["tune", key, &place], &json!({ "judgements": judgements }))?;
+    Ok(keyed.formerly(former))
 }
 
-/// Puts the command on the log, unless a request with the key is on its way. One with other judgements is refused, also where the answer
-/// to the first is not kept.
+/// Puts the command on the log, unless the same request with the key is on its way.
 async fn begin_once(
     state: &AppState,
-    key: &str,
-    judgements: &[u8],
+    keyed: &Keyed<'_, IngestId>,
     tuning_id: IngestId,
     collection: Collection,
     body: &TuneBody,
 ) -> Result<(), ApiError> {
-    let place = IngestId::derive(&["tune", key, &collection.physical_name()]).to_string();
-    let reserved = state.reservations().reserve(&place, judgements);
-    let held = reserved.ok_or_else(|| key_conflict(key, "tuning"))?;
+    let held = keyed.reserve(state.reservations())?;
     if held.is_first() {
         begin(state, tuning_id, collection, body).await?;
         held.keep();
@@ -180,9 +186,12 @@ mod tests {
     fn given_a_key_when_a_request_is_named_then_it_follows_from_key_collection_and_judgements() {
         let notes = Collection::new(Namespace::default(), "notes".parse().unwrap());
         let others = Collection::new(Namespace::default(), "others".parse().unwrap());
-        let first = id_of("k", &notes, b"[1]");
-        assert_eq!(id_of("k", &notes, b"[1]"), first);
-        for other in [id_of("l", &notes, b"[1]"), id_of("k", &others, b"[1]"), id_of("k", &notes, b"[2]")] {
+        let named = |key: &str, collection: &Collection, judgements: &[u8]| {
+            format!("{:?}", of_key(key, collection, judgements).unwrap())
+        };
+        let first = named("k", &notes, b"[1]");
+        assert_eq!(named("k", &notes, b"[1]"), first);
+        for other in [named("l", &notes, b"[1]"), named("k", &others, b"[1]"), named("k", &notes, b"[2]")] {
             assert_ne!(other, first);
         }
     }

@@ -12,6 +12,7 @@ pub mod document_views;
 pub mod documents;
 pub mod finetune;
 pub mod finetune_views;
+pub mod keyed;
 pub mod memory_queries;
 pub mod memory_views;
 pub mod model_cards;

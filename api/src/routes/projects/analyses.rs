@@ -12,8 +12,10 @@ use riverrun_schemas::projects::AnalyzeProject;
 use riverrun_schemas::{AnalysisId, now_ms};
 use riverrun_stores::documents::DocumentKey;
 use riverrun_stores::read_models::Timestamp;
+use riverrun_stores::read_models::keyed::KeyedTable;
 use riverrun_stores::read_models::projects::{self, AnalysisRow, ProjectRow};
 use serde::Deserialize;
+use serde_json::json;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -22,6 +24,7 @@ use super::{ListQuery, PATIENCE, or_gone, page, project, refusal, send, tree_blo
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, NamespaceQuery, OptionalJson, Path, Query, id};
 use crate::kept::kept;
+use crate::keyed::Keyed;
 use crate::prefer::Patience;
 use crate::routes::runs::location;
 use crate::state::AppState;
@@ -69,7 +72,7 @@ struct TrendQuery {
 #[utoipa::path(post, path = "/projects/{id}/analyze", tag = "projects", params(("id" = String, Path), NamespaceQuery,
         ("Prefer" = Option<String>, Header, description = "`respond-async` does not wait; `wait=N` waits N seconds, 300 at most; 30 when left out")), request_body = AnalyzeBody,
     responses((status = 200, description = "the report", body = ReportView), (status = 202, description = "accepted, and not waited for any longer", body = AnalysisAccepted),
-        (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, description = "it failed", body = Problem)))]
+        (status = 404, body = Problem), (status = 409, description = "it is not imported, or the key was used with another body", body = Problem), (status = 422, description = "it failed", body = Problem)))]
 async fn analyze(
     State(state): State<AppState>,
     Path(text): Path<String>,
@@ -81,20 +84,32 @@ async fn analyze(
 ) -> Result<Response, ApiError> {
     let row = project(&state, query.namespace.as_deref(), &text).await?;
     tree_blob(&row)?;
-    let analysis_id = match &key.0 {
-        Some(key) => AnalysisId::derive(&["idempotency-key", &text, key]),
+    let review = body.review.unwrap_or(true);
+    let keyed: Option<Keyed<'_, AnalysisId>> = match &key.0 {
+        Some(key) => {
+            let asked = json!({ "review": review, "model": &body.model });
+            Some(Keyed::new(key, "analysis", &["idempotency-key", &text, key], &asked)?)
+        }
+        None => None,
+    };
+    let analysis_id = match &keyed {
+        Some(keyed) => keyed.id(&state.parts().sql, KeyedTable::Analyses).await?,
         None => AnalysisId::new(),
     };
     let _slot = patience.slot(&state)?;
+    let held = keyed.as_ref().map(|keyed| keyed.reserve(state.reservations())).transpose()?;
     let command = AnalyzeProject {
         project_id: row.project_id,
         namespace: row.namespace.clone(),
         analysis_id,
-        review: body.review.unwrap_or(true),
+        review,
         model: body.model,
         at: now_ms(),
     };
     send(&state, command.into()).await?;
+    if let Some(held) = held {
+        held.keep();
+    }
     let known = || projects::analysis(&state.parts().sql, row.project_id, analysis_id);
     until(PATIENCE, || async { or_gone(&state, &row, known().await?).await }).await?;
     let ended = patience.until(|| async {

@@ -7,8 +7,10 @@ use axum::response::{IntoResponse, Response};
 use riverrun_projects::{improve as rewriting, own_tests};
 use riverrun_schemas::projects::{ApplyProposal, ImproveFile, ProjectCommand, RevertFile};
 use riverrun_schemas::{ChangeId, ProposalId, now_ms};
+use riverrun_stores::read_models::keyed::KeyedTable;
 use riverrun_stores::read_models::projects::{self, ChangeRow, ProjectRow, ProposalRow};
 use riverrun_stores::read_models::{Timestamp, failure_view};
+use serde_json::json;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -16,6 +18,7 @@ use super::{ListQuery, MAX_TEXT, PATIENCE, copies, or_gone, project, send, tree}
 use crate::accept::key_conflict;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Path, Query, id};
+use crate::keyed::Keyed;
 use crate::prefer::Patience;
 use crate::routes::runs::location;
 use crate::state::AppState;
@@ -36,7 +39,8 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
 /// `Prefer` says otherwise.
 #[utoipa::path(post, path = "/projects/{id}/improve", tag = "projects", params(("id" = String, Path), NamespaceQuery,
         ("Prefer" = Option<String>, Header, description = "`respond-async` does not wait; `wait=N` waits N seconds, 300 at most; 30 when left out")), request_body = ImproveBody,
-    responses((status = 200, description = "the proposal", body = ProposalView), (status = 202, description = "accepted, and not waited for any longer", body = ProposalAccepted), (status = 404, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, description = "the proposal", body = ProposalView), (status = 202, description = "accepted, and not waited for any longer", body = ProposalAccepted), (status = 404, body = Problem),
+        (status = 409, description = "it is not imported, or the key was used with another body", body = Problem), (status = 422, body = Problem)))]
 async fn improve(
     State(state): State<AppState>,
     Path(text): Path<String>,
@@ -67,11 +71,20 @@ async fn improve(
     if !tests.is_empty() {
         own_tests::check(&tests, &state.core().config().projects.programs)?;
     }
-    let proposal_id = match &key.0 {
-        Some(key) => ProposalId::derive(&["idempotency-key", &text, key]),
+    let keyed: Option<Keyed<'_, ProposalId>> = match &key.0 {
+        Some(key) => {
+            let asked = json!({ "file": &body.file, "instruction": &body.instruction, "model": &body.model,
+                "candidates": candidates, "tests": &tests, "may_remove": &may_remove });
+            Some(Keyed::new(key, "proposal", &["idempotency-key", &text, key], &asked)?)
+        }
+        None => None,
+    };
+    let proposal_id = match &keyed {
+        Some(keyed) => keyed.id(&state.parts().sql, KeyedTable::Proposals).await?,
         None => ProposalId::new(),
     };
     let _slot = patience.slot(&state)?;
+    let held = keyed.as_ref().map(|keyed| keyed.reserve(state.reservations())).transpose()?;
     let command = ImproveFile {
         project_id: row.project_id,
         namespace: row.namespace.clone(),
@@ -85,6 +98,9 @@ async fn improve(
         at: now_ms(),
     };
     send(&state, command.into()).await?;
+    if let Some(held) = held {
+        held.keep();
+    }
     let known = || projects::proposal(&state.parts().sql, row.project_id, proposal_id);
     until(PATIENCE, || async { or_gone(&state, &row, known().await?).await }).await?;
     let ended = patience.until(|| async {
