@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 
 use crate::error::ApiError;
 use crate::extract::Json;
-use crate::state::Core;
+use crate::state::{Core, OpenLog};
 use crate::submit::Checks;
 use crate::wire::{ChatBody, ChatDone, EmbedBody, EmbedDone, Problem, UsageView};
 
@@ -33,6 +33,7 @@ pub(super) fn router<S>() -> OpenApiRouter<S>
 where
     S: Clone + Send + Sync + 'static,
     Core: FromRef<S>,
+    OpenLog: FromRef<S>,
 {
     OpenApiRouter::new().routes(routes!(chat)).routes(routes!(embed))
 }
@@ -40,8 +41,12 @@ where
 /// One message of a chat model, streamed unless `stream` is false.
 #[utoipa::path(post, path = "/chat", tag = "models", request_body = ChatBody, responses(
     (status = 200, description = "with `stream: false` this object, else server-sent events: `delta` `{text}`, then `final` with this object, or `error` with a problem document", body = ChatDone),
-    (status = 422, body = Problem), (status = 503, body = Problem)))]
-async fn chat(State(core): State<Core>, Json(body): Json<ChatBody>) -> Result<Response, ApiError> {
+    (status = 422, body = Problem), (status = 429, description = "all places of streams are taken", body = Problem), (status = 503, body = Problem)))]
+async fn chat(
+    State(core): State<Core>,
+    State(OpenLog(served)): State<OpenLog>,
+    Json(body): Json<ChatBody>,
+) -> Result<Response, ApiError> {
     let stream = body.stream.unwrap_or(true);
     let provider = body.provider.clone();
     let request = chat_request(body, &core)?;
@@ -55,12 +60,14 @@ async fn chat(State(core): State<Core>, Json(body): Json<ChatBody>) -> Result<Re
         drop(stop);
         return Ok(Reply(done(&models, provider.as_deref(), &asked, reply)).into_response());
     }
+    // A command that hosts only this has one caller.
+    let slot = served.map(|state| state.stream_slot()).transpose()?;
     let events = deltas(move |mut sender| async move {
         let result = models.chat(provider.as_deref(), request, &mut sender, cancel).await;
         result.map(|reply| done(&models, provider.as_deref(), &asked, reply)).map_err(ApiError::from)
     });
     let events = events.map(move |event| {
-        let _ = &stop;
+        let _ = (&stop, &slot);
         event
     });
     Ok(sse(events))

@@ -27,6 +27,7 @@ mod run_control;
 mod runs;
 mod sockets;
 mod sources;
+mod streams;
 mod tools;
 mod traces;
 mod tunings;
