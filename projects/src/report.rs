@@ -153,9 +153,11 @@ impl Report {
         self.tools.iter().any(|run| run.name == tool && run.has_run())
     }
 
-    /// As SARIF 2.1.0: a run an analyzer.
+    /// As SARIF 2.1.0: a run for each analyzer that did its work, and for each that failed at it. One that is not there, or was not to
+    /// run, has none.
     pub fn sarif(&self) -> Value {
-        let runs: Vec<Value> = self.tools.iter().filter(|tool| tool.has_run()).map(|tool| self.run(tool)).collect();
+        let begun = self.tools.iter().filter(|tool| tool.has_run() || has_failed(tool));
+        let runs: Vec<Value> = begun.map(|tool| self.run(tool)).collect();
         json!({
             "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
             "version": "2.1.0",
@@ -173,15 +175,33 @@ impl Report {
         let mut run = json!({
             "tool": { "driver": { "name": tool.name, "rules": rules } },
             "columnKind": "unicodeCodePoints",
-            "results": results,
         });
-        // An analyzer that ran and has something to tell did not do all of it.
-        if let Some(told) = &tool.detail {
-            let notification = json!({ "level": "warning", "message": { "text": told } });
-            run["invocations"] = json!([{ "executionSuccessful": true, "toolExecutionNotifications": [notification] }]);
+        // Without results nothing was looked at (3.14.23): an empty list would say that nothing is wrong.
+        if tool.has_run() || !results.is_empty() {
+            run["results"] = json!(results);
+        }
+        if let Some(invocation) = invocation(tool) {
+            run["invocations"] = json!([invocation]);
         }
         run
     }
+}
+
+fn has_failed(tool: &ToolRun) -> bool {
+    tool.status == "failed"
+}
+
+/// What there is to say of how it ran; an analyzer that ran and has something to tell did not do all of it.
+fn invocation(tool: &ToolRun) -> Option<Value> {
+    let (level, text) = match (has_failed(tool), tool.detail.as_deref()) {
+        (false, told) => ("warning", told?.to_owned()),
+        (true, told) => {
+            let why = told.unwrap_or("it did not come to its end");
+            ("error", tool.fix.as_ref().map_or_else(|| why.to_owned(), |fix| format!("{why}; {fix}")))
+        }
+    };
+    let notification = json!({ "level": level, "message": { "text": text } });
+    Some(json!({ "executionSuccessful": !has_failed(tool), "toolExecutionNotifications": [notification] }))
 }
 
 /// Takes secrets out of what others say of a file: a type checker quotes the texts that it checks.
@@ -250,6 +270,52 @@ fn uri(file: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn run(name: &str, status: &str, detail: Option<&str>, fix: Option<&str>) -> ToolRun {
+        let (detail, fix) = (detail.map(str::to_owned), fix.map(str::to_owned));
+        ToolRun { status: status.to_owned(), detail, fix, ..ToolRun::ran(name, 0) }
+    }
+
+    #[test]
+    fn given_analyzers_that_ran_failed_and_were_not_there_when_a_report_is_sarif_then_each_that_failed_is_a_run_that_says_so()
+     {
+        let tools = vec![
+            run("clean", "ran", None, None),
+            run("partly", "ran", Some("2 files were left out"), None),
+            run("broken", "failed", Some("it ended with status 3"), Some("look at its configuration")),
+            run("silent", "failed", None, None),
+            run("away", "missing", Some("away is not installed"), Some("install it")),
+            run("off", "skipped", Some("not allowed"), None),
+        ];
+        let files = Files::from([("a.py".to_owned(), "y = 1\n".into())]);
+        let analyzed = Analyzed { tools, ..Analyzed::default() };
+        let sarif = Report::new(&files, analyzed, 1).sarif();
+        let told = |run: &Value| {
+            let invocation = &run["invocations"][0];
+            let notification = &invocation["toolExecutionNotifications"][0];
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let name = text(&run["tool"]["driver"]["name"]);
+            let successful = invocation["executionSuccessful"].as_bool();
+            (
+                name,
+                run.get("results").is_some(),
+                successful,
+                text(&notification["level"]),
+                text(&notification["message"]["text"]),
+            )
+        };
+        let runs: Vec<_> = sarif["runs"].as_array().unwrap().iter().map(told).collect();
+        let expected = [
+            ("clean", true, None, "", ""),
+            ("partly", true, Some(true), "warning", "2 files were left out"),
+            ("broken", false, Some(false), "error", "it ended with status 3; look at its configuration"),
+            ("silent", false, Some(false), "error", "it did not come to its end"),
+        ];
+        let expected = expected.map(|(name, looked, successful, level, text)| {
+            (name.to_owned(), looked, successful, level.to_owned(), text.to_owned())
+        });
+        assert_eq!(runs, expected);
+    }
 
     #[test]
     fn given_files_of_each_end_when_lines_are_counted_then_they_are_as_many_as_the_language_has() {

@@ -19,7 +19,7 @@ SARIF = {
         "version": {"const": "2.1.0"},
         "runs": {"type": "array", "minItems": 1, "items": {
             "type": "object",
-            "required": ["tool", "results"],
+            "required": ["tool"],
             "properties": {
                 "tool": {"type": "object", "required": ["driver"], "properties": {"driver": {
                     "type": "object", "required": ["name"], "properties": {
@@ -28,6 +28,14 @@ SARIF = {
                             "type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}},
                     }}}},
                 "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+                "invocations": {"type": "array", "items": {
+                    "type": "object", "required": ["executionSuccessful"], "properties": {
+                        "executionSuccessful": {"type": "boolean"},
+                        "toolExecutionNotifications": {"type": "array", "items": {
+                            "type": "object", "required": ["message"], "properties": {
+                                "level": {"enum": ["none", "note", "warning", "error"]},
+                                "message": {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}}}},
+                    }}},
                 "results": {"type": "array", "items": {
                     "type": "object",
                     "required": ["message", "ruleId", "locations"],
@@ -148,14 +156,17 @@ def test_a_report_is_sarif_on_stdout_and_in_a_file(server):
     assert done.returncode == 0, done
     sarif = json.loads(done.stdout)
     jsonschema.validate(sarif, SARIF)
-    results = [result for run in sarif["runs"] for result in run["results"]]
+    results = [result for run in sarif["runs"] for result in run.get("results", [])]
     assert len(results) == len(report["findings"]), "each finding is one result"
     for run in sarif["runs"]:
         rules = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
-        assert {result["ruleId"] for result in run["results"]} <= rules, run["tool"]
+        assert {result["ruleId"] for result in run.get("results", [])} <= rules, run["tool"]
     assert any("tr%C3%A4in%20one.py" in json.dumps(result) for result in results), results
-    ran = {tool["name"] for tool in report["tools"] if tool["status"] == "ran"}
-    assert {run["tool"]["driver"]["name"] for run in sarif["runs"]} == ran, "what did not run is no run"
+    named = lambda status: {tool["name"] for tool in report["tools"] if tool["status"] == status}  # noqa: E731
+    successful = lambda run: run.get("invocations", [{"executionSuccessful": True}])[0]["executionSuccessful"]  # noqa: E731
+    runs = lambda good: {run["tool"]["driver"]["name"] for run in sarif["runs"] if successful(run) == good}  # noqa: E731
+    assert (runs(True), runs(False)) == (named("ran"), named("failed")), "what is missing or was skipped is no run"
+    assert all("results" in run for run in sarif["runs"] if successful(run))
 
     file = server.folder / f"report{next(numbers)}.sarif"
     done = server.cli("project", "report", project_id, "--sarif", str(file))
