@@ -24,11 +24,15 @@ use crate::lock::{self, DataLock, Owner, Tried};
 use crate::output::tell;
 use crate::settings::{Settings, tool_secret};
 
+/// What the owner of a data folder does that is a server.
+pub const SERVE: &str = "serve";
 /// How long the read models may take to show what commands before this one did.
 const READ_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long another command on the same data folder is waited for.
 const OTHER_COMMAND: Duration = Duration::from_secs(120);
+/// How long a server that starts is waited for by who waits for no other command.
+const STARTING_SERVER: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
 
 /// The API, and what has to be ended with the command.
@@ -140,12 +144,32 @@ pub enum Reached {
     NotStarted(NotStarted),
 }
 
-/// A running server, or a stack of our own.
+/// A running server, or a stack of our own. Another command that has the data folder is waited for.
 pub async fn reach(settings: &Settings, command: &str) -> Result<Reached, CliError> {
-    let lock = match own_or_find(settings, command).await? {
-        Found::Server(owner) => return to_server(settings, &owner).map(Box::new).map(Reached::Connected),
-        Found::Ours(lock) => lock,
-    };
+    match own_or_find(settings, command).await? {
+        Available::Server(owner) => to_server(settings, &owner).map(Box::new).map(Reached::Connected),
+        Available::Ours(lock) => hosted(settings, command, lock).await,
+    }
+}
+
+/// The same for who wants to know how it stands now: `Err` is the command that has the data folder.
+pub async fn reach_at_once(settings: &Settings, command: &str) -> Result<Result<Reached, Owner>, CliError> {
+    let until = tokio::time::Instant::now() + STARTING_SERVER;
+    loop {
+        match find(settings).await? {
+            Found::Server(owner) => return to_server(settings, &owner).map(Box::new).map(Reached::Connected).map(Ok),
+            Found::Ours(lock) => return hosted(settings, command, lock).await.map(Ok),
+            // Its API is there in a moment.
+            Found::Command(owner) if owner.command == SERVE && tokio::time::Instant::now() < until => {
+                tokio::time::sleep(POLL).await;
+            }
+            Found::Command(owner) => return Ok(Err(owner)),
+        }
+    }
+}
+
+/// A stack of our own in a folder that is ours.
+async fn hosted(settings: &Settings, command: &str, lock: DataLock) -> Result<Reached, CliError> {
     Ok(match host(settings, core(settings)?, lock, Hosting { command, any_port: true, workers: true }).await {
         Err(not) => Reached::NotStarted(not),
         Ok(hosted) => {
@@ -232,21 +256,38 @@ fn to_server(settings: &Settings, owner: &Owner) -> Result<Connection, CliError>
 enum Found {
     Server(Owner),
     Ours(DataLock),
+    /// It has no API, or none yet.
+    Command(Owner),
 }
 
-/// The data folder for us, or the server that has it. Another command that has it is waited for.
-async fn own_or_find(settings: &Settings, command: &str) -> Result<Found, CliError> {
+enum Available {
+    Server(Owner),
+    Ours(DataLock),
+}
+
+/// Who has the data folder: we, if it was free.
+async fn find(settings: &Settings) -> Result<Found, CliError> {
     let folder = &settings.data_dir;
-    let until = tokio::time::Instant::now() + OTHER_COMMAND;
-    let mut told = false;
     loop {
         if let Tried::Ours(lock) = DataLock::try_take(folder)? {
             return Ok(Found::Ours(lock));
         }
         let Some(owner) = lock::owner(folder).await? else { continue };
-        if owner.api_url.is_some() {
-            return Ok(Found::Server(owner));
-        }
+        return Ok(if owner.api_url.is_some() { Found::Server(owner) } else { Found::Command(owner) });
+    }
+}
+
+/// The data folder for us, or the server that has it. Another command that has it is waited for.
+async fn own_or_find(settings: &Settings, command: &str) -> Result<Available, CliError> {
+    let folder = &settings.data_dir;
+    let until = tokio::time::Instant::now() + OTHER_COMMAND;
+    let mut told = false;
+    loop {
+        let owner = match find(settings).await? {
+            Found::Server(owner) => return Ok(Available::Server(owner)),
+            Found::Ours(lock) => return Ok(Available::Ours(lock)),
+            Found::Command(owner) => owner,
+        };
         if tokio::time::Instant::now() > until {
             return Err(CliError::new(
                 Exit::Failed,

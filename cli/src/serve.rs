@@ -40,7 +40,7 @@ pub async fn serve(args: ServeArgs, settings: &Settings) -> Result<(), CliError>
     let address = listener.local_addr()?;
     let core = host::server_core(settings)?;
     let started = tokio::select! {
-        started = host::host(settings, core, lock, Hosting { command: "serve", any_port: false, workers: !args.no_workers }) => started,
+        started = host::host(settings, core, lock, Hosting { command: host::SERVE, any_port: false, workers: !args.no_workers }) => started,
         () = signals.next() => return Err(CliError::interrupted()),
     };
     let hosted = started.map_err(|not| not.error)?;
@@ -129,7 +129,7 @@ fn url(settings: &Settings, address: SocketAddr) -> String {
 fn tell_others(settings: &Settings, hosted: &Hosted, address: SocketAddr) -> Result<(), CliError> {
     hosted.lock.tell(&Owner {
         pid: std::process::id(),
-        command: "serve".to_owned(),
+        command: host::SERVE.to_owned(),
         api_url: Some(url(settings, address)),
         brokers: hosted.stack.log().brokers.clone(),
         needs_token: settings.wants_tokens(),

@@ -5,26 +5,26 @@ use riverrun_api::wire::{Diagnosis, HealthStatus, ServiceStatus, ServiceView};
 
 use crate::error::{CliError, Exit};
 use crate::host::{self, Connection, Reached};
+use crate::lock::Owner;
 use crate::output::{Output, table};
 use crate::settings::Settings;
 
-/// Asks a running server, or starts what a command would start: what does not start is a row too.
+/// Asks a running server, or starts what a command would start: what does not start is a row too. Where another command has the data
+/// folder, that is a row, and the rest is asked.
 pub async fn run(settings: &Settings, output: Output) -> Result<(), CliError> {
-    let diagnosis = match host::reach(settings, "diagnose").await? {
-        Reached::Connected(connection) => {
+    let diagnosis = match host::reach_at_once(settings, "diagnose").await? {
+        Ok(Reached::Connected(connection)) => {
             let diagnosis = ask(&connection).await;
             connection.close().await;
             diagnosis?
         }
-        Reached::NotStarted(not) => {
-            let core = host::core(settings)?;
+        Ok(Reached::NotStarted(not)) => {
             let fix = not.error.hint.unwrap_or_else(|| "check the data folder".to_owned());
             let down = ServiceView::down(not.service, "needed by every command", true, not.error.message, fix);
             let address = settings.kafka_brokers.clone().filter(|_| not.service == "broker");
-            let mut services = vec![ServiceView { address, ..down }];
-            services.extend(services::light(&core).await);
-            Diagnosis { status: HealthStatus::of(&services), services }
+            without_stack(settings, ServiceView { address, ..down }).await?
         }
+        Err(owner) => without_stack(settings, in_use(settings, &owner)).await?,
     };
     output.show(&diagnosis, |diagnosis| {
         table(
@@ -48,6 +48,25 @@ pub async fn run(settings: &Settings, output: Output) -> Result<(), CliError> {
         .find(|service| service.required && service.status != ServiceStatus::Up)
         .and_then(|service| service.fix.clone());
     Err(CliError::new(Exit::ServiceDown, format!("not there: {}", lacking.join(", "))).maybe_hint(fix))
+}
+
+/// What can be told beside a stack that is not ours to ask.
+async fn without_stack(settings: &Settings, why: ServiceView) -> Result<Diagnosis, CliError> {
+    let core = host::core(settings)?;
+    let mut services = vec![why];
+    services.extend(services::light(&core).await);
+    Ok(Diagnosis { status: HealthStatus::of(&services), services })
+}
+
+/// The row of a folder that another command has: it hosts log and stores for itself, and nothing is wrong with that.
+fn in_use(settings: &Settings, owner: &Owner) -> ServiceView {
+    let detail = format!(
+        "riverrun {} (process {}) has it, with log and stores, which were not asked; ask again when it has ended, or let a \
+         `riverrun serve` have them for all",
+        owner.command, owner.pid
+    );
+    let row = ServiceView::up("data folder", "in use", true, detail);
+    ServiceView { address: Some(settings.data_dir.display().to_string()), ..row }
 }
 
 async fn ask(connection: &Connection) -> Result<Diagnosis, CliError> {

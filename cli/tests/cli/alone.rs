@@ -1,5 +1,8 @@
 //! Commands without a server.
 
+use std::fs::File;
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use crate::harness::{Place, free_port};
@@ -117,6 +120,30 @@ fn given_a_model_server_that_is_down_when_a_rewrite_is_asked_for_then_that_is_to
         (done.code, &proposal["status"], &proposal["error"]["code"]),
         (3, &json!("refused"), &json!("model_runtime_down"))
     );
+}
+
+#[test]
+fn given_another_command_that_has_the_data_folder_when_it_is_diagnosed_then_its_name_is_told_at_once_and_the_rest_is_asked()
+ {
+    let place = Place::new();
+    std::fs::create_dir(place.data()).unwrap();
+    let held = File::create(place.data().join("riverrun.lock")).unwrap();
+    held.lock().unwrap();
+    let owner = json!({ "pid": 4711, "command": "ingest", "api_url": null, "brokers": "", "needs_token": false });
+    std::fs::write(place.data().join("riverrun.json"), owner.to_string()).unwrap();
+    let since = Instant::now();
+    let told = place.run(&["diagnose", "--json"]).json();
+    assert!(since.elapsed() < Duration::from_secs(60), "who waits for a command waits for two minutes");
+    let rows = told["services"].as_array().unwrap();
+    let row = |name: &str| rows.iter().find(|row| row["name"] == name);
+    let folder = row("data folder").unwrap();
+    assert_eq!((&folder["status"], &folder["kind"]), (&json!("up"), &json!("in use")));
+    assert!(folder["detail"].as_str().unwrap().contains("riverrun ingest (process 4711)"), "{folder}");
+    assert_eq!(row("model runtime").unwrap()["status"], "down", "what needs no log and no stores is asked");
+    assert!(row("sql").is_none(), "{told}");
+    drop(held);
+    let told = place.run(&["diagnose", "--json"]).json();
+    assert!(told["services"].as_array().unwrap().iter().any(|row| row["name"] == "sql" && row["status"] == "up"));
 }
 
 #[test]
