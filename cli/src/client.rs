@@ -2,26 +2,32 @@
 //! What `--json` prints is what the API said.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request, StatusCode, header};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
+use reqwest::Certificate;
+use reqwest::redirect::Policy;
 use riverrun_api::wire::Problem;
 use riverrun_models::Secret;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tower::ServiceExt;
 
 use crate::error::{CliError, Exit, WRITABLE};
+use crate::settings::RemoteServer;
 
 /// Longest answer that is not a stream, in bytes.
 const MAX_ANSWER: usize = 256 << 20;
 /// Longest line of an event stream, in bytes: a whole run.
 const MAX_LINE: usize = 256 << 20;
+/// How long a server elsewhere may take to take a connection.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// A command follows by itself what it asked for (RFC 7240).
 const PREFER: (&str, &str) = ("prefer", "respond-async");
 
@@ -38,6 +44,8 @@ pub enum Client {
         base: String,
         /// For servers that want one.
         token: Option<Secret>,
+        /// What helps where nobody answers there.
+        fix: &'static str,
     },
 }
 
@@ -101,7 +109,42 @@ impl Client {
             .no_proxy()
             .build()
             .map_err(|error| CliError::new(Exit::Failed, format!("HTTP client: {error}")))?;
-        Ok(Client::Http { http, base: base.to_owned(), token })
+        Ok(Client::Http { http, base: base.to_owned(), token, fix: "start it again: riverrun serve" })
+    }
+
+    /// A server elsewhere. What it answers is taken from its own address alone: a redirection is none.
+    pub fn remote(server: &RemoteServer, token: Option<Secret>) -> Result<Self, CliError> {
+        let failed =
+            |error: reqwest::Error| CliError::new(Exit::Failed, format!("HTTP client: {}", root_cause(&error)));
+        let mut http = reqwest::Client::builder().connect_timeout(CONNECT_PATIENCE).redirect(Policy::none());
+        if server.is_loopback() {
+            http = http.no_proxy();
+        }
+        if let Some(pem) = &server.ca_pem {
+            http = http.tls_certs_merge(Certificate::from_pem_bundle(pem).map_err(failed)?);
+        }
+        let fix = "check RIVERRUN_SERVER (the authorities of a certificate are in RIVERRUN_SERVER_CA_FILE), and that riverrun serve runs there";
+        Ok(Client::Http { http: http.build().map_err(failed)?, base: server.url.clone(), token, fix })
+    }
+
+    /// The version of the server; what is wrong with its address where no riverrun answers there.
+    pub async fn version(&self) -> Result<String, CliError> {
+        #[derive(Deserialize)]
+        struct Hello {
+            version: String,
+        }
+        let answer = self.send(Method::GET, "/health", None).await?;
+        let status = answer.status;
+        let hello = serde_json::from_slice::<Hello>(&collect(answer).await?);
+        match hello {
+            Ok(hello) if status.is_success() => Ok(hello.version),
+            Ok(_) | Err(_) => {
+                let what = format!("what RIVERRUN_SERVER names is no riverrun server: GET /health answers {status}");
+                Err(CliError::new(Exit::Failed, what).hint(
+                    "set it to the address of riverrun serve, with https:// and the path that a proxy has for it",
+                ))
+            }
+        }
     }
 
     /// Reads something.
@@ -207,7 +250,7 @@ impl Client {
                     body: response.into_body().into_data_stream().map_err(|error| error.to_string()).boxed(),
                 })
             }
-            Client::Http { http, base, token } => {
+            Client::Http { http, base, token, fix } => {
                 let mut request = http.request(method, format!("{base}{path}")).header(PREFER.0, PREFER.1);
                 if let Some(body) = body {
                     request = request.header(header::CONTENT_TYPE, body.media_type).body(body.bytes);
@@ -220,7 +263,7 @@ impl Client {
                         Exit::ServiceDown,
                         format!("the server at {base} does not answer: {}", root_cause(&error)),
                     )
-                    .hint("start it again: riverrun serve")
+                    .hint(*fix)
                 })?;
                 let status = response.status();
                 Ok(Answer { status, body: response.bytes_stream().map_err(|error| root_cause(&error)).boxed() })

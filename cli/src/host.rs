@@ -24,6 +24,10 @@ use crate::lock::{self, DataLock, Owner, Tried};
 use crate::output::tell;
 use crate::settings::{Settings, tool_secret};
 
+mod remote;
+
+pub use remote::REMOTE;
+
 /// What the owner of a data folder does that is a server.
 pub const SERVE: &str = "serve";
 /// How long the read models may take to show what commands before this one did.
@@ -45,6 +49,8 @@ pub struct Connection {
     light: Option<Core>,
     /// The log is that of other processes too, whose workers may take what this one asks for.
     shares_log: bool,
+    /// The address of a server elsewhere, whose log is out of reach.
+    elsewhere: Option<String>,
 }
 
 /// A stack of our own and the lock that makes it ours.
@@ -58,6 +64,9 @@ pub struct Hosted {
 impl Connection {
     /// For commands that need neither log nor stores: a running server, so that its loaded models are used, or nothing.
     pub async fn light(settings: &Settings) -> Result<Self, CliError> {
+        if let Some(server) = &settings.server {
+            return remote::connect(settings, server).await;
+        }
         if lock::is_owned(&settings.data_dir)?
             && let Some(owner) = lock::owner(&settings.data_dir).await?
             && owner.api_url.is_some()
@@ -71,6 +80,7 @@ impl Connection {
             hosted: None,
             light: Some(core),
             shares_log: false,
+            elsewhere: None,
         })
     }
 
@@ -99,7 +109,14 @@ impl Connection {
 
     /// How to reach the broker behind the API.
     pub fn log(&self) -> Result<&LogConfig, CliError> {
-        self.log.as_ref().ok_or_else(|| CliError::new(Exit::Failed, "this command has no broker"))
+        self.log.as_ref().ok_or_else(|| match &self.elsewhere {
+            None => CliError::new(Exit::Failed, "this command has no broker"),
+            Some(url) => CliError::new(
+                Exit::Usage,
+                format!("this command speaks to a broker, and RIVERRUN_SERVER is an API alone: {url}"),
+            )
+            .hint("run it on the machine of the server, or use a client of Kafka there"),
+        })
     }
 
     /// A stack of our own has to go on until a re-ranker that a search of this command has begun to fetch is here: what is left of a download
@@ -146,6 +163,9 @@ pub enum Reached {
 
 /// A running server, or a stack of our own. Another command that has the data folder is waited for.
 pub async fn reach(settings: &Settings, command: &str) -> Result<Reached, CliError> {
+    if let Some(server) = &settings.server {
+        return Ok(remote::reach(settings, server).await);
+    }
     match own_or_find(settings, command).await? {
         Available::Server(owner) => to_server(settings, &owner).map(Box::new).map(Reached::Connected),
         Available::Ours(lock) => hosted(settings, command, lock).await,
@@ -154,6 +174,9 @@ pub async fn reach(settings: &Settings, command: &str) -> Result<Reached, CliErr
 
 /// The same for who wants to know how it stands now: `Err` is the command that has the data folder.
 pub async fn reach_at_once(settings: &Settings, command: &str) -> Result<Result<Reached, Owner>, CliError> {
+    if let Some(server) = &settings.server {
+        return Ok(Ok(remote::reach(settings, server).await));
+    }
     let until = tokio::time::Instant::now() + STARTING_SERVER;
     loop {
         match find(settings).await? {
@@ -181,6 +204,7 @@ async fn hosted(settings: &Settings, command: &str, lock: DataLock) -> Result<Re
                 hosted: Some(hosted),
                 light: None,
                 shares_log: settings.kafka_brokers.is_some(),
+                elsewhere: None,
             }))
         }
     })
@@ -250,7 +274,7 @@ fn to_server(settings: &Settings, owner: &Owner) -> Result<Connection, CliError>
     let client = Client::server(url, settings.api_token.clone())?;
     let mut log = LogConfig::new(owner.brokers.clone(), "riverrun-cli");
     log.extra = settings.kafka_extra.clone();
-    Ok(Connection { client, log: Some(log), hosted: None, light: None, shares_log: true })
+    Ok(Connection { client, log: Some(log), hosted: None, light: None, shares_log: true, elsewhere: None })
 }
 
 enum Found {

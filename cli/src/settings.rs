@@ -30,6 +30,8 @@ use riverrun_workers::tracer::TracingSettings;
 use crate::error::{CliError, Exit};
 use crate::secure_broker::secure_listener;
 
+pub use servers::RemoteServer;
+
 mod files;
 mod misspelt;
 mod projects;
@@ -85,6 +87,8 @@ pub struct Settings {
     pub schema_registry: Option<RegistryConfig>,
     /// A bucket for the blobs; `None` keeps them in the data folder.
     pub s3: Option<S3Config>,
+    /// A server elsewhere that commands speak to; `None` is that of the data folder.
+    pub server: Option<RemoteServer>,
     /// The token that this command line presents to a server.
     pub api_token: Option<Secret>,
     /// The API's.
@@ -166,6 +170,7 @@ impl Settings {
             warehouse: servers::warehouse(values)?,
             s3: servers::s3(values)?,
             schema_registry: registry::schema_registry(values, folder)?,
+            server: servers::remote(values, folder)?,
             api_token: values.text("RIVERRUN_API_TOKEN").as_deref().and_then(Secret::new),
             api: ApiConfig {
                 allowed_hosts,

@@ -21,7 +21,11 @@ pub async fn run(settings: &Settings, output: Output) -> Result<(), CliError> {
         Ok(Reached::NotStarted(not)) => {
             let fix = not.error.hint.unwrap_or_else(|| "check the data folder".to_owned());
             let down = ServiceView::down(not.service, "needed by every command", true, not.error.message, fix);
-            let address = settings.kafka_brokers.clone().filter(|_| not.service == "broker");
+            let address = match not.service {
+                "broker" => settings.kafka_brokers.clone(),
+                host::REMOTE => settings.server.as_ref().map(|server| server.url.clone()),
+                _ => None,
+            };
             without_stack(settings, ServiceView { address, ..down }).await?
         }
         Err(owner) => without_stack(settings, in_use(settings, &owner)).await?,

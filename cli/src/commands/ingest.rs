@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use percent_encoding::percent_decode_str;
 use riverrun_api::ingest_source;
 use riverrun_api::submit::{self, IngestTarget};
-use riverrun_api::wire::{CollectionView, IngestBody, IngestView, Items};
+use riverrun_api::wire::{CollectionView, IngestAccepted, IngestBody, IngestView, Items};
 use riverrun_knowledge::sources::{self, DatabaseAddress, GitAddress, Globs, Place, Scan, SourceError};
 use riverrun_schemas::ingest::StartIngest;
 use riverrun_schemas::{IngestId, counted};
@@ -23,7 +23,7 @@ use crate::output::{Output, tell};
 use crate::progress;
 use crate::settings::Settings;
 
-use hand_in::Here;
+use hand_in::{HandedIn, Here};
 
 mod hand_in;
 mod prune;
@@ -47,6 +47,8 @@ pub struct Prepared {
     prunes: bool,
     /// The source is a path, which this process can read.
     here: Option<Here>,
+    /// What a server elsewhere is asked, which has settings of its own.
+    asked: Option<IngestBody>,
 }
 
 /// What `stream consume` is to do, when the source is a topic.
@@ -120,6 +122,7 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
         needs_own_stack = true;
     }
     let target = submit::ingest_target(&body, &host::core(&settings)?.ingest_defaults())?;
+    let asked = settings.server.is_some().then(|| body.clone());
     let place = sources::place(&body.source, body.source_type.as_deref()).map_err(refused)?;
     ingest_source::check_options(&place, &body)?;
     let is_path = matches!(place, Place::Path);
@@ -129,6 +132,12 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
             let source = checked_path(&body, &target, &settings)?;
             here = Some(Here { body: IngestBody { source: source.clone(), ..body }, limits: settings.ingest_limits });
             source
+        }
+        // A path where the ingester is, which may be elsewhere.
+        Place::Git(GitAddress::Local(_)) | Place::Database(DatabaseAddress { file: Some(_), .. })
+            if asked.is_some() =>
+        {
+            body.source
         }
         Place::Git(GitAddress::Local(path)) => text(&submit::existing(&path)?)?,
         Place::Database(DatabaseAddress { file: Some(file), .. }) => {
@@ -144,7 +153,14 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
         return Err(CliError::new(Exit::Usage, "--prune belongs to folders, and the source is none")
             .hint("riverrun docs rm removes a document, riverrun collections rm all of them"));
     }
-    Ok((Prepared { source, target, needs_own_stack, prunes, here }, settings))
+    if prunes && asked.is_some() {
+        return Err(CliError::new(
+            Exit::Usage,
+            "--prune compares documents with paths, and those that are handed in have none",
+        )
+        .hint("run it on the machine of the server, without RIVERRUN_SERVER"));
+    }
+    Ok((Prepared { source, target, needs_own_stack, prunes, here, asked }, settings))
 }
 
 /// The whole path of something that can be read.
@@ -179,28 +195,22 @@ fn refused(error: SourceError) -> CliError {
 }
 
 pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
-    if prepared.needs_own_stack && !connection.is_hosting() {
-        return Err(ingest_source::password_in_address(&sources::shown(&prepared.source)).into());
+    let Prepared { source, target, needs_own_stack, prunes, here, asked } = prepared;
+    if needs_own_stack && !connection.is_hosting() {
+        return Err(ingest_source::password_in_address(&sources::shown(&source)).into());
     }
-    let ingest_id = IngestId::new();
-    let command: StartIngest = submit::ingest_command(&prepared.source, prepared.target, ingest_id);
-    let known: Items<CollectionView> = connection
-        .client
-        .get(&with_query("/collections", &[("namespace", Some(command.namespace.to_string()))]))
-        .await?;
-    let known = known.items.iter().find(|collection| collection.name == command.collection);
-    submit::same_embed_model(known, &command.embed_model)?;
-    submit::submit_ingest(&connection.producer()?, command, COMPONENT).await.map_err(riverrun_api::ApiError::from)?;
-    let mut view = watch(&connection.client, ingest_id, QUIET, output).await?;
-    let mut handed_in = None;
-    // What is pruned is compared with paths, which documents that are handed in don't have.
-    if let Some(here) = prepared.here.filter(|_| !prepared.prunes && !connection.reads_here())
-        && hand_in::is_out_of_reach(&view)
-    {
-        let done = hand_in::run(connection, here, output).await?;
-        view = done.view.clone();
-        handed_in = Some(done);
-    }
+    let (view, handed_in) = match (asked, here) {
+        // What is pruned is compared with paths, which documents that are handed in don't have.
+        (None, here) => begun(connection, (&source, target), here.filter(|_| !prunes), output).await?,
+        (Some(_), Some(here)) => {
+            let done = hand_in::run(connection, here, output).await?;
+            (done.view.clone(), Some(done))
+        }
+        (Some(body), None) => {
+            let accepted: IngestAccepted = connection.client.post("/ingest", &body).await?;
+            (watch(&connection.client, &accepted.ingest_id, QUIET, output).await?, None)
+        }
+    };
     if !output.json {
         view.failures.iter().for_each(|failure| {
             tell(&format!("failed: {}", of_source(&failure.source, &failure.error.message)));
@@ -213,11 +223,37 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     } else {
         tell(&counts(&view));
     }
-    if prepared.prunes && view.error.is_none() {
-        prune::run(connection, &prepared.source, &view).await?;
+    if prunes && view.error.is_none() {
+        prune::run(connection, &source, &view).await?;
     }
     outcome(&view)?;
     handed_in.map_or(Ok(()), |done| done.outcome())
+}
+
+/// Puts the request on the log and waits for its end. What the ingester can't read of this machine is handed in.
+async fn begun(
+    connection: &Connection,
+    (source, target): (&str, IngestTarget),
+    here: Option<Here>,
+    output: Output,
+) -> Result<(IngestView, Option<HandedIn>), CliError> {
+    let ingest_id = IngestId::new();
+    let command: StartIngest = submit::ingest_command(source, target, ingest_id);
+    let known: Items<CollectionView> = connection
+        .client
+        .get(&with_query("/collections", &[("namespace", Some(command.namespace.to_string()))]))
+        .await?;
+    let known = known.items.iter().find(|collection| collection.name == command.collection);
+    submit::same_embed_model(known, &command.embed_model)?;
+    submit::submit_ingest(&connection.producer()?, command, COMPONENT).await.map_err(riverrun_api::ApiError::from)?;
+    let view = watch(&connection.client, ingest_id, QUIET, output).await?;
+    match here.filter(|_| !connection.reads_here()) {
+        Some(here) if hand_in::is_out_of_reach(&view) => {
+            let done = hand_in::run(connection, here, output).await?;
+            Ok((done.view.clone(), Some(done)))
+        }
+        Some(_) | None => Ok((view, None)),
+    }
 }
 
 /// A reason with the source in front, which some reasons begin with themselves.

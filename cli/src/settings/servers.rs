@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use reqwest::Url;
 use riverrun_log::S3Config;
 use riverrun_stores::RedisConfig;
 use riverrun_stores::vectors::qdrant::{QdrantConfig, Quantization};
@@ -43,6 +44,50 @@ pub(super) fn redis(values: &Values, folder: &Path) -> Result<Option<RedisConfig
         return Err(wrong(name, &redact_url(&url), &expected));
     }
     Ok(Some(RedisConfig { url, ca_pem }))
+}
+
+/// A server elsewhere that the command line speaks to.
+#[derive(Debug, Clone)]
+pub struct RemoteServer {
+    /// Its address, without a slash at the end.
+    pub url: String,
+    /// Authorities that its certificate may come from besides those of the system.
+    pub ca_pem: Option<Vec<u8>>,
+}
+
+impl RemoteServer {
+    /// Whether it is on this machine, whatever the machine is called elsewhere.
+    pub fn is_loopback(&self) -> bool {
+        let url = Url::parse(&self.url).ok();
+        let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+        riverrun_api::guard::is_loopback(host.trim_start_matches('[').trim_end_matches(']'))
+    }
+}
+
+/// The server that commands speak to, where one is named.
+pub(super) fn remote(values: &Values, folder: &Path) -> Result<Option<RemoteServer>, CliError> {
+    let (place, ca_file) = ("RIVERRUN_SERVER", "RIVERRUN_SERVER_CA_FILE");
+    let ca_pem = authorities(values, ca_file, folder)?;
+    let Some(url) = values.text(place) else {
+        if ca_pem.is_none() {
+            return Ok(None);
+        }
+        return Err(CliError::new(Exit::Usage, format!("{ca_file} is set, and {place} is not"))
+            .hint(format!("set {place}, or unset {ca_file} (environment or .env)")));
+    };
+    let parsed = Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if parsed.is_none() {
+        return Err(wrong(place, &redact_url(&url), "https://host, or http://host:8000"));
+    }
+    if url.contains(['@', '?', '#']) {
+        let expected = "an address without a password, ? and #; RIVERRUN_API_TOKEN has the token";
+        return Err(wrong(place, &redact_url(&url), expected));
+    }
+    if ca_pem.is_some() && !url.starts_with("https://") {
+        return Err(CliError::new(Exit::Usage, format!("{ca_file} is set, and {place} is no address with TLS"))
+            .hint(format!("begin {place} with https://, or unset {ca_file} (environment or .env)")));
+    }
+    Ok(Some(RemoteServer { url: url.trim_end_matches('/').to_owned(), ca_pem }))
 }
 
 /// The certificates of authorities, where a file of them is named.
@@ -181,6 +226,45 @@ mod tests {
             let told = error.exit == Exit::Usage && error.message.contains("RIVERRUN_REDIS_") && error.hint.is_some();
             assert!(told && !error.message.contains("s3cret"), "{error:?}");
         }
+    }
+
+    #[test]
+    fn given_a_server_elsewhere_when_its_settings_are_read_then_it_is_named_and_what_is_no_address_or_half_is_refused()
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let pem = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
+        std::fs::write(folder.path().join("ca.pem"), pem).unwrap();
+        let remote = |pairs: &[(&str, &str)]| remote(&values(pairs), folder.path());
+        let (place, ca) = ("RIVERRUN_SERVER", ("RIVERRUN_SERVER_CA_FILE", "ca.pem"));
+        assert!(remote(&[]).unwrap().is_none());
+        for (url, authorities, expected, is_loopback) in [
+            ("http://127.0.0.1:8000/", None, "http://127.0.0.1:8000", true),
+            ("http://localhost:8000", None, "http://localhost:8000", true),
+            ("http://[::1]:8000", None, "http://[::1]:8000", true),
+            ("https://runs.example", Some(ca), "https://runs.example", false),
+            ("https://runs.example/riverrun/", None, "https://runs.example/riverrun", false),
+        ] {
+            let pairs: Vec<_> = [(place, url)].into_iter().chain(authorities).collect();
+            let found = remote(&pairs).unwrap().unwrap();
+            assert_eq!((found.url.as_str(), found.is_loopback()), (expected, is_loopback), "{url}");
+            assert_eq!(found.ca_pem.is_some(), authorities.is_some(), "{url}");
+        }
+        for pairs in [
+            vec![(place, "runs.example")],
+            vec![(place, "runs.example:8000")],
+            vec![(place, "ftp://runs.example")],
+            vec![(place, "https://")],
+            vec![(place, "https://ann:s3cret@runs.example")],
+            vec![(place, "https://runs.example/?token=s3cret")],
+            vec![(place, "http://runs.example"), ca],
+            vec![ca],
+            vec![(place, "https://runs.example"), ("RIVERRUN_SERVER_CA_FILE", "none.pem")],
+        ] {
+            let error = remote(&pairs).unwrap_err();
+            let told = error.exit == Exit::Usage && error.message.contains("RIVERRUN_SERVER") && error.hint.is_some();
+            assert!(told, "{error:?}");
+        }
+        assert!(!remote(&[(place, "https://ann:s3cret@runs.example")]).unwrap_err().message.contains("s3cret"));
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use riverrun_api::submit;
-use riverrun_api::wire::{Budget, CollectionView, Items, PendingApprovalView, RunBody, RunMessage, RunView};
+use riverrun_api::wire::{
+    Budget, CollectionView, Items, PendingApprovalView, RunAccepted, RunBody, RunMessage, RunView,
+};
 use riverrun_schemas::RunId;
 use riverrun_schemas::agent::RunRequest;
 use tokio::sync::mpsc;
@@ -27,8 +29,15 @@ const FIRST_WORD: Duration = Duration::from_secs(60);
 
 /// A request that was checked before anything is started for it.
 pub struct Prepared {
-    request: RunRequest,
+    asked: Asked,
     steps: bool,
+}
+
+enum Asked {
+    /// By what this machine has of agents, tools and providers.
+    Checked(RunRequest),
+    /// A server elsewhere has others, and checks it.
+    Elsewhere(RunBody),
 }
 
 /// Checks the request: an unknown agent must not cost the start of a stack.
@@ -51,13 +60,23 @@ pub fn prepare(args: AgentRunArgs, settings: &Settings) -> Result<Prepared, CliE
         approval: args.approval.map(Into::into),
         metadata: metadata(args.metadata.as_deref())?,
     };
-    let request = submit::run_request(body, &host::core(settings)?.known())?;
-    Ok(Prepared { request, steps: args.steps })
+    let asked = match &settings.server {
+        None => Asked::Checked(submit::run_request(body, &host::core(settings)?.known())?),
+        Some(_) => Asked::Elsewhere(body),
+    };
+    Ok(Prepared { asked, steps: args.steps })
 }
 
 pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
-    let Prepared { request, steps } = prepared;
-    let result = submit_and_watch(connection, request, steps && !output.json, !output.json).await?;
+    let Prepared { asked, steps } = prepared;
+    let run_id = match asked {
+        Asked::Checked(request) => put(connection, request).await?,
+        Asked::Elsewhere(body) => {
+            let accepted: RunAccepted = connection.client.post("/runs", &body).await?;
+            accepted.run_id.parse::<RunId>().map_err(|error| CliError::new(Exit::Failed, error.to_string()))?
+        }
+    };
+    let result = watch(connection, run_id, steps && !output.json, !output.json).await?;
     if output.json {
         print_json(&result)?;
         return outcome(&result);
@@ -67,19 +86,14 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     outcome(&result)
 }
 
-/// Puts a run on the log and follows it to its end. With `ask`, its questions are asked here when somebody is there.
-async fn submit_and_watch(
-    connection: &Connection,
-    request: RunRequest,
-    steps: bool,
-    ask: bool,
-) -> Result<RunView, CliError> {
+/// Puts a run on the log.
+async fn put(connection: &Connection, request: RunRequest) -> Result<RunId, CliError> {
     check_collections(connection, &request).await?;
     let run_id = submit::run_id_for(&request, |_| RunId::new());
     submit::submit_run(&connection.producer()?, run_id, request, COMPONENT)
         .await
         .map_err(riverrun_api::ApiError::from)?;
-    watch(connection, run_id, steps, ask).await
+    Ok(run_id)
 }
 
 /// The answer with the places that it names.

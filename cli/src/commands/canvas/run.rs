@@ -92,12 +92,18 @@ pub async fn fetch(connection: &Connection, args: CanvasRunArgs, settings: &Sett
 
 fn prepare_canvas(canvas: Canvas, args: CanvasRunArgs, settings: &Settings) -> Result<Prepared, CliError> {
     let namespace = args.namespace.unwrap_or_else(|| canvas.namespace.clone());
-    let known = host::core(settings)?.known();
+    // A server elsewhere has other tools and providers than this machine, and checks them.
+    let known = match &settings.server {
+        None => Some(host::core(settings)?.known()),
+        Some(_) => None,
+    };
     let turns = turns(&canvas, args.node.as_deref())?;
     let chain = chain_of(&canvas, &namespace, &turns, args.task.as_deref())?;
     let nodes = part_names(&turns).into_iter().map(|(id, name)| (name.to_owned(), id.to_owned())).collect();
-    for part in &chain.runs {
-        submit::run_request(part.run.clone(), &known)?;
+    if let Some(known) = &known {
+        for part in &chain.runs {
+            submit::run_request(part.run.clone(), known)?;
+        }
     }
     Ok(Prepared { name: canvas.name, chain, nodes, steps: args.steps })
 }

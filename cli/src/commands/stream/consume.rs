@@ -119,12 +119,12 @@ async fn consume(
     stop: &CancellationToken,
     output: Output,
 ) -> Result<stream::Consumed, CliError> {
+    let config = StreamConfig { log: connection.log()?.clone(), topic: topic.to_owned(), target, idle };
+    let producer = connection.producer()?;
     let blobs: Arc<dyn BlobStore> = Arc::new(
         stack::blobs(&settings.data_dir, settings.s3.as_ref())
             .map_err(|error| CliError::new(Exit::Failed, error.to_string()).hint("riverrun diagnose"))?,
     );
-    let config = StreamConfig { log: connection.log()?.clone(), topic: topic.to_owned(), target, idle };
-    let producer = connection.producer()?;
     if !output.json {
         tell(&format!("taking documents from {topic}; Ctrl-C ends it, and the next time goes on from there"));
     }
