@@ -201,7 +201,7 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     }
     let (view, handed_in) = match (asked, here) {
         // What is pruned is compared with paths, which documents that are handed in don't have.
-        (None, here) => begun(connection, (&source, target), here.filter(|_| !prunes), output).await?,
+        (None, here) => begun(connection, (source.as_str(), target), here.filter(|_| !prunes), output).await?,
         (Some(_), Some(here)) => {
             let done = hand_in::run(connection, here, output).await?;
             (done.view.clone(), Some(done))

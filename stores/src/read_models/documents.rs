@@ -76,7 +76,7 @@ pub(crate) async fn apply(connection: &mut DbConnection, event: &IngestEvent) ->
         }
         IngestEvent::DocumentChunked(event) => {
             let about = about!(event);
-            if reach(connection, &about, DocumentStatus::Chunked, None).await? {
+            if reach(connection, &about, DocumentStatus::Chunked, None).await? || is_again(connection, &about).await? {
                 let version = Version { version: &event.version, chunks: event.chunks, text: &event.text };
                 set_version(connection, &about, &version, event.title.as_deref(), event.metadata_json.as_deref())
                     .await?;
@@ -114,6 +114,28 @@ pub(crate) async fn apply(connection: &mut DbConnection, event: &IngestEvent) ->
     Ok(())
 }
 
+/// Whether the event of a document that is at `now` in its request counts. One that failed stays failed until all of it can be found:
+/// then its dead letter was sent again.
+fn goes_on(now: Option<DocumentStatus>, status: DocumentStatus) -> bool {
+    match now {
+        None => true,
+        Some(DocumentStatus::Failed) => matches!(status, DocumentStatus::Indexed | DocumentStatus::Unchanged),
+        Some(now) => !now.ended() && now < status,
+    }
+}
+
+/// Whether the document has failed in this request, and no other one has touched it since: it is on its way again.
+async fn is_again(connection: &mut DbConnection, about: &About<'_>) -> Result<bool, StoreError> {
+    let failed: i64 =
+        sqlx::query_scalar("SELECT COUNT(*) FROM documents WHERE document_id = $1 AND ingest_id = $2 AND status = $3")
+            .bind(about.document_id.to_string())
+            .bind(about.ingest_id.to_string())
+            .bind(DocumentStatus::Failed.as_str())
+            .fetch_one(connection)
+            .await?;
+    Ok(failed > 0)
+}
+
 /// Moves the document of a request to `status`. False, and nothing is changed, when it is there or further already: an
 /// event that was written twice, or one behind the end.
 async fn reach(
@@ -124,7 +146,7 @@ async fn reach(
 ) -> Result<bool, StoreError> {
     open_ingest(connection, about.ingest_id, about.namespace, about.collection, about.at).await?;
     let now = status_in_request(connection, about).await?;
-    if now.is_some_and(|now| now.ended() || now >= status) {
+    if !goes_on(now, status) {
         return Ok(false);
     }
     let error = failure.map(|(_, error)| to_json(error));

@@ -459,3 +459,46 @@ async fn given_a_request_that_failed_when_its_command_is_sent_again_and_done_the
     let view = told().await;
     assert_eq!((view.status, view.error, view.finished_at), (IngestStatus::Succeeded, None, Some(Timestamp(10))));
 }
+
+#[tokio::test]
+async fn given_a_document_that_failed_when_it_is_handed_in_again_then_it_stays_failed_until_all_of_it_can_be_found() {
+    let (_folder, sql) = fresh().await;
+    let mut log = Log::default();
+    let happens = |log: &mut Log, at: i64, happens: Happens| log.ingest(document_event(1, "/a.md", at, happens));
+    log.ingest(scanned(1, 1, 1));
+    // Before it was read, and once more on its way to the index.
+    for (at, what) in [(2, Happens::Queued), (3, Happens::Failed), (4, Happens::Queued), (5, Happens::Chunked(2))] {
+        happens(&mut log, at, what);
+    }
+    apply(&sql, &log.0).await.unwrap();
+    let told = || async {
+        let view = documents::ingest(&sql, Within::EveryNamespace, ingest_id(1)).await.unwrap().unwrap();
+        let document = documents::documents(&sql, &notes(), &PageRequest::default()).await.unwrap().items.remove(0);
+        (view.status, view.failures.len(), document)
+    };
+    let (status, failures, document) = told().await;
+    assert_eq!((status, failures, document.status), (IngestStatus::Failed, 1, DocumentStatus::Failed));
+    happens(&mut log, 6, Happens::Embedded(2));
+    happens(&mut log, 7, Happens::Failed);
+    happens(&mut log, 8, Happens::Indexed(2));
+    apply(&sql, &log.0).await.unwrap();
+    let (status, failures, document) = told().await;
+    assert_eq!((status, failures, document.status), (IngestStatus::Succeeded, 0, DocumentStatus::Indexed));
+    assert_eq!((document.version.as_deref(), document.indexed_version.as_deref()), (Some("v2"), Some("v2")));
+    assert!(document.error.is_none(), "{document:?}");
+    let collection = documents::collection(&sql, &notes()).await.unwrap().unwrap();
+    assert_eq!((collection.documents, collection.chunks), (1, 2));
+    let text = documents::document_text(&sql, &notes(), document.document_id, "v2").await.unwrap();
+    assert!(text.is_some(), "its text is there for who cites it");
+    // What ended with success stays so, and late words of a request do not reach what another one made.
+    happens(&mut log, 9, Happens::Failed);
+    log.ingest(document_event(2, "/a.md", 10, Happens::Queued));
+    log.ingest(document_event(2, "/a.md", 11, Happens::Failed));
+    log.ingest(document_event(3, "/a.md", 12, Happens::Queued));
+    log.ingest(document_event(3, "/a.md", 13, Happens::Chunked(5)));
+    log.ingest(document_event(2, "/a.md", 14, Happens::Chunked(9)));
+    apply(&sql, &log.0).await.unwrap();
+    let (status, failures, document) = told().await;
+    assert_eq!((status, failures, document.status), (IngestStatus::Succeeded, 0, DocumentStatus::Chunked));
+    assert_eq!((document.version.as_deref(), document.indexed_version.as_deref()), (Some("v5"), Some("v2")));
+}
