@@ -6777,6 +6777,15 @@ export interface operations {
                     "application/json": components["schemas"]["Problem"];
                 };
             };
+            /** @description all places of streams are taken */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6952,6 +6961,15 @@ export interface operations {
                     "application/json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the key was used with another body */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7009,7 +7027,7 @@ export interface operations {
                     "application/json": components["schemas"]["Problem"];
                 };
             };
-            /** @description it has that model */
+            /** @description it has that model, or the key was used with another body */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7068,6 +7086,15 @@ export interface operations {
             };
             /** @description no such collection */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the key was used with another body */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8928,6 +8955,7 @@ export interface operations {
                     "application/json": components["schemas"]["Problem"];
                 };
             };
+            /** @description it is not imported, or the key was used with another body */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9141,6 +9169,15 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description it is not imported, or the key was used with another body */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
