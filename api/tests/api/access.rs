@@ -153,28 +153,82 @@ async fn given_a_token_that_is_bound_to_a_namespace_when_it_asks_for_anything_of
     api.stop().await;
 }
 
+/// What a request is answered that comes before its run, which is started under the key once the request waits for it.
+async fn before_its_run(
+    api: &Api,
+    request: impl Future<Output = Reply>,
+    (namespace, key, task): (&str, &str, &str),
+) -> Reply {
+    let starting = async {
+        wait_for("somebody to wait for the run", async || {
+            (api.stack.state().hub().stats().listeners > 0).then_some(())
+        })
+        .await;
+        let body = json!({ "task": task, "agent": "react", "namespace": namespace });
+        let headers = [("authorization", "Bearer admin-token"), ("idempotency-key", key)];
+        api.post_with("/runs", body, &headers).await
+    };
+    let (answered, started) = tokio::join!(request, starting);
+    assert_eq!(started.body["run_id"], json!(id_of(namespace, key)), "{}", started.body);
+    answered
+}
+
+/// The run that a key stands for in a namespace.
+fn id_of(namespace: &str, key: &str) -> RunId {
+    RunId::derive(&["idempotency-key", namespace, key])
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn given_an_id_that_follows_from_a_key_when_a_bound_token_waits_for_its_run_of_another_namespace_then_nothing_shows()
  {
     let api = guarded(&[entry("ann", "::team"), entry("admin", "")]).await;
     for (namespace, expected) in [("team-2", 404), ("team", 200)] {
-        let key = format!("soon-{namespace}");
-        let id = RunId::derive(&["idempotency-key", namespace, &key]);
-        let path = format!("/runs/{id}/events");
+        let path = format!("/runs/{}/events", id_of(namespace, "soon"));
         let watching = send(&api, Some("ann-token"), "GET", &path, None);
-        let starting = async {
-            wait_for("somebody to wait for the run", async || {
-                (api.stack.state().hub().stats().listeners > 0).then_some(())
-            })
-            .await;
-            let body = json!({ "task": "soon", "agent": "react", "namespace": namespace });
-            let headers = [("authorization", "Bearer admin-token"), ("idempotency-key", key.as_str())];
-            api.post_with("/runs", body, &headers).await
-        };
-        let (watched, started) = tokio::join!(watching, starting);
-        assert_eq!(started.body["run_id"], json!(id), "{}", started.body);
+        let watched = before_its_run(&api, watching, (namespace, "soon", "soon")).await;
         assert_eq!(watched.status, expected, "{namespace}: {}", watched.body);
     }
+    api.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_an_id_that_follows_from_a_key_when_a_bound_token_acts_on_its_run_of_another_namespace_then_that_is_left_alone()
+ {
+    let api = guarded(&[entry("ann", "::team"), entry("admin", "")]).await;
+    let acts = operations().into_iter().filter(|(.., name)| name.starts_with("post /runs/{id}/"));
+    let acts: Vec<String> = acts.map(|(_, path, _)| path).collect();
+    assert!(acts.len() >= 4, "{acts:?}");
+    for act in &acts {
+        let id = id_of("team-2", act);
+        let path = act.replacen("/runs/x", &format!("/runs/{id}"), 1).replace("/x", "/1");
+        let body = match act.rsplit('/').next() {
+            Some("fork") => json!({ "at_seq": 0 }),
+            Some("x") => json!({ "decision": "approve" }),
+            Some(_) | None => json!({}),
+        };
+        let acting = send(&api, Some("ann-token"), "POST", &path, Some(body));
+        let task = "left alone [[steps=1 delay_ms=300 id=left-alone]]";
+        let acted = before_its_run(&api, acting, ("team-2", act.as_str(), task)).await;
+        assert_eq!(problem(&acted, &[404])["code"], "run_not_found", "{act}");
+        let run = wait_for("the run to end", async || {
+            let run = send(&api, Some("admin-token"), "GET", &format!("/runs/{id}"), None).await.body;
+            run["finished_at"].is_string().then_some(run)
+        })
+        .await;
+        assert_eq!(run["status"], "succeeded", "{act}: {run}");
+    }
+    let listed = wait_for("the runs to be listed", async || {
+        let items = send(&api, Some("admin-token"), "GET", "/runs?namespace=team-2", None).await.body["items"].take();
+        (items.as_array()?.len() >= acts.len()).then_some(items)
+    })
+    .await;
+    assert_eq!(listed.as_array().unwrap().len(), acts.len(), "no run came of another: {listed}");
+    // Of its own namespace it is waited for as before.
+    let path = format!("/runs/{}/cancel", id_of("team", "own"));
+    let acting = send(&api, Some("ann-token"), "POST", &path, Some(json!({})));
+    let task = "stopped [[steps=1 delay_ms=60000 id=stopped-by-its-own]]";
+    let acted = before_its_run(&api, acting, ("team", "own", task)).await;
+    assert_eq!(acted.status, 202, "{}", acted.body);
     api.stop().await;
 }
 
