@@ -110,10 +110,11 @@ impl Asked {
     /// The same, where a run that another process may have accepted just now is waited for as the routes do; 404 also for what is nowhere.
     async fn find(&self, state: &AppState) -> Result<(), ApiError> {
         for text in &self.texts {
-            if let Ok(run_id) = text.parse::<RunId>() {
-                state.hub().run_or_soon(run_id).await?;
+            let mut is_there = must_be_in(state, &self.namespaces, text).await?;
+            if !is_there && comes_soon(state, text).await? {
+                is_there = must_be_in(state, &self.namespaces, text).await?;
             }
-            if !must_be_in(state, &self.namespaces, text).await? {
+            if !is_there {
                 return Err(unknown(text));
             }
         }
@@ -127,6 +128,11 @@ fn named(path: &str) -> Option<Cow<'_, str>> {
     let below = PLACES.iter().find_map(|place| path.strip_prefix(place))?;
     let id = below.split('/').next().filter(|id| !id.is_empty())?;
     Some(percent_decode_str(id).decode_utf8_lossy())
+}
+
+async fn comes_soon(state: &AppState, text: &str) -> Result<bool, ApiError> {
+    let Ok(run_id) = text.parse() else { return Ok(false) };
+    Ok(state.hub().run_or_soon(run_id).await?.is_some())
 }
 
 /// 404 for an id of which nothing is known.
