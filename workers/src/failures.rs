@@ -47,6 +47,7 @@ mod tests {
         assert_eq!(told(Some("wait")), Failure::new("busy", "it is busy").with_hint("wait"));
         assert_eq!(told(None), Failure::new("busy", "it is busy"));
     }
+
     #[test]
     fn given_an_error_of_a_store_when_its_delivery_is_given_up_then_the_failure_is_the_one_that_is_told_at_once() {
         let server = StoreError::Server {
