@@ -1,11 +1,12 @@
 //! Whoever names a namespace sees nothing of another: also where an id alone would do.
 //!
-//! Runs, chains, ingests, removals, re-embeddings, tunings and rebuilds are found by their ids, which no one guesses. With `?namespace=` a caller says where it must be; what is
+//! Runs, chains, ingests, removals, re-embeddings, tunings and rebuilds are found by their ids, which no one guesses, but where they follow from a key that somebody does. With `?namespace=` a caller says where it must be; what is
 //! elsewhere is then as unknown as what never was. Whoever comes with a token that is bound to namespaces says so without
 //! the parameter, too. It is checked here, in front of every route below `/runs/{id}`, `/chains/{id}`, `/ingest/{id}`,
 //! `/deletions/{id}`, `/reembeddings/{id}`, `/tunings/{id}` and `/rebuilds/{id}` and their WebSockets, those to come included, and for every id in path and query alike.
 
 use std::borrow::Cow;
+use std::convert::identity;
 
 use axum::extract::{Query, Request, State};
 use axum::http::{StatusCode, Uri};
@@ -21,6 +22,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use crate::access::caller;
 use crate::chains::unknown as unknown_chain;
 use crate::error::ApiError;
+use crate::extract::id;
 use crate::hub::{unknown_ingest, unknown_run};
 use crate::routes::deletions::unknown_deletion;
 use crate::routes::rebuilds::unknown_rebuild;
@@ -41,7 +43,10 @@ pub(crate) async fn check(State(state): State<AppState>, mut request: Request, n
         Ok(None) => return next.run(request).await,
         Err(error) => return error.into_response(),
     };
-    let is_there = match asked.look(&state).await {
+    // What was done can't be taken back where it turns out later whose it was done to.
+    let looked =
+        if request.method().is_safe() { asked.look(&state).await } else { asked.find(&state).await.map(|()| true) };
+    let is_there = match looked {
         Ok(is_there) => is_there,
         Err(error) => return error.into_response(),
     };
@@ -101,6 +106,20 @@ impl Asked {
         }
         Ok(all)
     }
+
+    /// The same, where a run that another process may have accepted just now is waited for as the routes do; 404 also for what is nowhere.
+    async fn find(&self, state: &AppState) -> Result<(), ApiError> {
+        for text in &self.texts {
+            let mut is_there = must_be_in(state, &self.namespaces, text).await?;
+            if !is_there && comes_soon(state, text).await? {
+                is_there = must_be_in(state, &self.namespaces, text).await?;
+            }
+            if !is_there {
+                return Err(unknown(text));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The id of an address below one of the places, as the route reads it: however its characters are written.
@@ -109,6 +128,22 @@ fn named(path: &str) -> Option<Cow<'_, str>> {
     let below = PLACES.iter().find_map(|place| path.strip_prefix(place))?;
     let id = below.split('/').next().filter(|id| !id.is_empty())?;
     Some(percent_decode_str(id).decode_utf8_lossy())
+}
+
+async fn comes_soon(state: &AppState, text: &str) -> Result<bool, ApiError> {
+    let Ok(run_id) = text.parse() else { return Ok(false) };
+    Ok(state.hub().run_or_soon(run_id).await?.is_some())
+}
+
+/// 404 for an id of which nothing is known.
+fn unknown(text: &str) -> ApiError {
+    if let Ok(run_id) = text.parse() {
+        return unknown_run(run_id);
+    }
+    if let Ok(chain_id) = text.parse() {
+        return unknown_chain(chain_id);
+    }
+    id(text).map_or_else(identity, unknown_ingest)
 }
 
 /// Whether it is there; the error where that is elsewhere.

@@ -33,7 +33,8 @@ impl Exit {
 
     /// For work that was accepted and failed, by the code of its failure.
     pub fn of_failure(code: &str) -> Self {
-        if matches!(code, "model_runtime_down" | "model_missing") { Exit::ServiceDown } else { Exit::Failed }
+        let is_down = matches!(code, "model_runtime_down" | "model_missing" | "store_server_down");
+        if is_down { Exit::ServiceDown } else { Exit::Failed }
     }
 
     /// For a problem document.
@@ -148,6 +149,21 @@ impl From<std::io::Error> for CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_work_that_was_accepted_and_failed_when_its_code_is_read_then_only_what_is_down_or_not_there_is_told_as_that()
+     {
+        for (code, exit) in [
+            ("model_runtime_down", Exit::ServiceDown),
+            ("model_missing", Exit::ServiceDown),
+            ("store_server_down", Exit::ServiceDown),
+            ("collection_not_found", Exit::Failed),
+            ("too_few_judgements", Exit::Failed),
+            ("", Exit::Failed),
+        ] {
+            assert_eq!(Exit::of_failure(code), exit, "{code:?}");
+        }
+    }
 
     #[test]
     fn given_a_file_with_several_lines_that_are_wrong_when_it_is_refused_then_each_is_told_once() {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use riverrun_knowledge::sources::{PackedFile, SourceError, pack_members, read_regular};
 
+use crate::aside::aside;
 use crate::error::ProjectError;
 use crate::import::{self, Imported, Origin, is_fit, origin, unmoved};
 use crate::progress::Progress;
@@ -36,9 +37,7 @@ pub async fn pack(source: &str, max_bytes: u64, progress: &Progress) -> Result<P
             Box::new(move || packed(&shown, &imported, max_bytes))
         }
     };
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|_| Err(ProjectError::refused("import_failed", "packing the source broke off", "try it again")))
+    aside("packing the source", work).await?
 }
 
 fn not_packed(reason: impl Into<String>) -> ProjectError {

@@ -138,11 +138,6 @@ impl<T: Closable> Shelf<T> {
         self.engines.closed(&collection.physical_name(), then)
     }
 
-    /// Runs `work` on the engine if it happens to be open.
-    pub(crate) fn if_open<R>(&self, collection: &Collection, work: impl FnOnce(&T) -> R) -> Option<R> {
-        self.engines.if_open(&collection.physical_name(), work)
-    }
-
     /// Deletes the collection's folder; false when there was none.
     pub(crate) fn remove(&self, collection: &Collection) -> Result<bool, StoreError> {
         self.closed(collection, || folder::remove(&self.folder(collection)))

@@ -1,6 +1,8 @@
 //! The embedded vector store, on real files.
 
 mod common;
+#[path = "vectors/quantized.rs"]
+mod quantized;
 #[path = "vectors/swaps.rs"]
 mod swaps;
 
@@ -223,7 +225,12 @@ async fn given_many_at_once_then_searches_and_writes_of_one_collection_all_succe
 async fn given_a_collection_that_grows_then_a_graph_is_built_and_finds_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let (store, notes) = (
-        EdgeVectors::open(EdgeConfig { index_after_points: 500, ..EdgeConfig::at(folder.path()) }).unwrap(),
+        EdgeVectors::open(EdgeConfig {
+            index_after_numbers: 2_000,
+            index_at_rest: Duration::from_millis(50),
+            ..EdgeConfig::at(folder.path())
+        })
+        .unwrap(),
         collection("notes"),
     );
     store.ensure(&notes, 4, "mini").await.unwrap();

@@ -90,6 +90,24 @@ def test_a_run_that_is_asked_for_by_kafka_after_those_before_it_have_ended_begin
     assert cancelled.status == 202 and server.run_end(never)["status"] == "cancelled"
 
 
+def test_without_a_server_a_chain_whose_run_waits_behind_one_that_asks_says_for_whom(new_server):
+    alone = new_server("chain-behind").start()
+    first = alone.start_run("count [[steps=1 id=chain-before]]", session="ann", approval="always")
+    wait_for(lambda: alone.get(f"/runs/{first}").json["status"] == "waiting_approval", 60, "the run to ask")
+    behind = part("behind", "count [[steps=1 id=chain-behind]]")
+    behind["run"] |= {"session": "ann"}
+    started = alone.post("/chains", {"runs": [behind, part("last", "{{input}}", "behind")]})
+    assert started.status == 202, started
+    chain, waits = started.json["chain_id"], started.json["runs"][0]["run_id"]
+    wait_for(lambda: alone.get(f"/runs/{waits}").json["status"] == "queued", 60, "the chain to be accepted")
+    assert alone.stop() == 0
+    watched = alone.cli("chains", "watch", chain, timeout=60)
+    assert watched.returncode == 4 and f"run {waits} waits behind run {first}" in watched.stderr, watched
+    assert alone.cli("runs", "approve", first, timeout=60).returncode == 0
+    watched = alone.cli("chains", "watch", chain, timeout=60)
+    assert watched.returncode == 0 and "2 of 2" in watched.stderr, watched
+
+
 def test_the_example_runs(server):
     done = subprocess.run([ROOT / "examples/chain.sh", BINARY], env={**server.env, "RIVERRUN_URL": server.url}, cwd=server.folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0 and "2 of 2 runs ended" in done.stdout, done

@@ -64,9 +64,13 @@ fn held<M: Stream<Item = Say>>(messages: M, token_lost: impl Future<Output = ()>
     let messages = messages.chain(stream::once(async { Say::Close(Closing::Done) }));
     let lost = async {
         token_lost.await;
-        Say::Close(Closing::Refused("the token was revoked, or its time is over".to_owned()))
+        Say::Close(revoked())
     };
     stream::select(messages, stream::once(lost))
+}
+
+fn revoked() -> Closing {
+    Closing::Refused("the token was revoked, or its time is over".to_owned())
 }
 
 /// Follows a run from any point.
@@ -128,9 +132,11 @@ async fn agent(State(state): State<AppState>, given: Upgrade) -> Result<Response
     Ok(given.on_upgrade(move |mut socket| async move {
         let _slot = slot;
         let _open = state.core().metrics().stream();
+        tokio::pin!(token_lost);
+        let beginning = begin(&state, &mut socket, token_lost.as_mut());
         let begun = match caller {
-            Some(caller) => caller::scope(caller, begin(&state, &mut socket)).await,
-            None => begin(&state, &mut socket).await,
+            Some(caller) => caller::scope(caller, beginning).await,
+            None => beginning.await,
         };
         match begun {
             Ok((run_id, tokens)) => {
@@ -143,9 +149,17 @@ async fn agent(State(state): State<AppState>, given: Upgrade) -> Result<Response
     }))
 }
 
-/// The run that the first message asks for; `None` in the error when the client is gone.
-async fn begin(state: &AppState, socket: &mut WebSocket) -> Result<(RunId, bool), Option<Closing>> {
-    let text = first_message(socket).await?;
+/// The run that the first message asks for, unless the token was lost before it came; `None` in the error when the client is gone.
+async fn begin(
+    state: &AppState,
+    socket: &mut WebSocket,
+    token_lost: impl Future<Output = ()>,
+) -> Result<(RunId, bool), Option<Closing>> {
+    let text = tokio::select! {
+        biased;
+        () = token_lost => return Err(Some(revoked())),
+        text = first_message(socket) => text?,
+    };
     let (body, tokens) = request(&text).map_err(|error| Some(Closing::of_request(error)))?;
     let accepted = accept::run(state, None, body).await.map_err(|error| Some(Closing::of_request(error)))?;
     Ok((accepted.run_id, tokens))

@@ -153,28 +153,82 @@ async fn given_a_token_that_is_bound_to_a_namespace_when_it_asks_for_anything_of
     api.stop().await;
 }
 
+/// What a request is answered that comes before its run, which is started under the key once the request waits for it.
+async fn before_its_run(
+    api: &Api,
+    request: impl Future<Output = Reply>,
+    (namespace, key, task): (&str, &str, &str),
+) -> Reply {
+    let starting = async {
+        wait_for("somebody to wait for the run", async || {
+            (api.stack.state().hub().stats().listeners > 0).then_some(())
+        })
+        .await;
+        let body = json!({ "task": task, "agent": "react", "namespace": namespace });
+        let headers = [("authorization", "Bearer admin-token"), ("idempotency-key", key)];
+        api.post_with("/runs", body, &headers).await
+    };
+    let (answered, started) = tokio::join!(request, starting);
+    assert_eq!(started.body["run_id"], json!(id_of(namespace, key)), "{}", started.body);
+    answered
+}
+
+/// The run that a key stands for in a namespace.
+fn id_of(namespace: &str, key: &str) -> RunId {
+    RunId::derive(&["idempotency-key", namespace, key])
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn given_an_id_that_follows_from_a_key_when_a_bound_token_waits_for_its_run_of_another_namespace_then_nothing_shows()
  {
     let api = guarded(&[entry("ann", "::team"), entry("admin", "")]).await;
     for (namespace, expected) in [("team-2", 404), ("team", 200)] {
-        let key = format!("soon-{namespace}");
-        let id = RunId::derive(&["idempotency-key", namespace, &key]);
-        let path = format!("/runs/{id}/events");
+        let path = format!("/runs/{}/events", id_of(namespace, "soon"));
         let watching = send(&api, Some("ann-token"), "GET", &path, None);
-        let starting = async {
-            wait_for("somebody to wait for the run", async || {
-                (api.stack.state().hub().stats().listeners > 0).then_some(())
-            })
-            .await;
-            let body = json!({ "task": "soon", "agent": "react", "namespace": namespace });
-            let headers = [("authorization", "Bearer admin-token"), ("idempotency-key", key.as_str())];
-            api.post_with("/runs", body, &headers).await
-        };
-        let (watched, started) = tokio::join!(watching, starting);
-        assert_eq!(started.body["run_id"], json!(id), "{}", started.body);
+        let watched = before_its_run(&api, watching, (namespace, "soon", "soon")).await;
         assert_eq!(watched.status, expected, "{namespace}: {}", watched.body);
     }
+    api.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_an_id_that_follows_from_a_key_when_a_bound_token_acts_on_its_run_of_another_namespace_then_that_is_left_alone()
+ {
+    let api = guarded(&[entry("ann", "::team"), entry("admin", "")]).await;
+    let acts = operations().into_iter().filter(|(.., name)| name.starts_with("post /runs/{id}/"));
+    let acts: Vec<String> = acts.map(|(_, path, _)| path).collect();
+    assert!(acts.len() >= 4, "{acts:?}");
+    for act in &acts {
+        let id = id_of("team-2", act);
+        let path = act.replacen("/runs/x", &format!("/runs/{id}"), 1).replace("/x", "/1");
+        let body = match act.rsplit('/').next() {
+            Some("fork") => json!({ "at_seq": 0 }),
+            Some("x") => json!({ "decision": "approve" }),
+            Some(_) | None => json!({}),
+        };
+        let acting = send(&api, Some("ann-token"), "POST", &path, Some(body));
+        let task = "left alone [[steps=1 delay_ms=300 id=left-alone]]";
+        let acted = before_its_run(&api, acting, ("team-2", act.as_str(), task)).await;
+        assert_eq!(problem(&acted, &[404])["code"], "run_not_found", "{act}");
+        let run = wait_for("the run to end", async || {
+            let run = send(&api, Some("admin-token"), "GET", &format!("/runs/{id}"), None).await.body;
+            run["finished_at"].is_string().then_some(run)
+        })
+        .await;
+        assert_eq!(run["status"], "succeeded", "{act}: {run}");
+    }
+    let listed = wait_for("the runs to be listed", async || {
+        let items = send(&api, Some("admin-token"), "GET", "/runs?namespace=team-2", None).await.body["items"].take();
+        (items.as_array()?.len() >= acts.len()).then_some(items)
+    })
+    .await;
+    assert_eq!(listed.as_array().unwrap().len(), acts.len(), "no run came of another: {listed}");
+    // Of its own namespace it is waited for as before.
+    let path = format!("/runs/{}/cancel", id_of("team", "own"));
+    let acting = send(&api, Some("ann-token"), "POST", &path, Some(json!({})));
+    let task = "stopped [[steps=1 delay_ms=60000 id=stopped-by-its-own]]";
+    let acted = before_its_run(&api, acting, ("team", "own", task)).await;
+    assert_eq!(acted.status, 202, "{}", acted.body);
     api.stop().await;
 }
 
@@ -267,25 +321,34 @@ async fn given_open_streams_when_their_token_is_revoked_then_they_end_before_wha
     let body = json!({ "task": "wait [[steps=1 id=revoked]]", "agent": "react", "approval": "always" });
     let started = send(&api, Some(&token), "POST", "/runs", Some(body)).await;
     let run_id = started.body["run_id"].as_str().unwrap();
-    let mut request = format!("ws://{}/ws/runs/{run_id}", api.address).into_client_request().unwrap();
-    request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
-    let (mut socket, _) = connect_async(request).await.unwrap();
+    let open = async |path: &str| {
+        let mut request = format!("ws://{}{path}", api.address).into_client_request().unwrap();
+        request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+        connect_async(request).await.unwrap().0
+    };
+    let mut socket = open(&format!("/ws/runs/{run_id}")).await;
     let path = format!("/runs/{run_id}/events");
     let followed = send(&api, Some(&token), "GET", &path, None);
     let closed = async {
         socket.next().await.unwrap().unwrap();
+        let mut unbegun = open("/ws/agent").await;
         file.revoke("ann").unwrap();
-        loop {
+        let frame = loop {
             match socket.next().await.unwrap().unwrap() {
-                Message::Close(frame) => return frame.unwrap(),
+                Message::Close(frame) => break frame,
                 message => assert!(!message.to_string().contains("final"), "{message}"),
             }
-        }
+        };
+        // One that was to say yet what it wants says nothing any more.
+        let Message::Close(ended) = unbegun.next().await.unwrap().unwrap() else { panic!("it goes on") };
+        [frame.unwrap(), ended.unwrap()]
     };
     let both = async { tokio::join!(followed, closed) };
     let (followed, closed) = tokio::time::timeout(Duration::from_secs(120), both).await.expect("streams end soon");
-    assert_eq!(u16::from(closed.code), 1008, "{closed:?}");
-    assert!(closed.reason.contains("token"), "{closed:?}");
+    for closed in closed {
+        assert_eq!(u16::from(closed.code), 1008, "{closed:?}");
+        assert!(closed.reason.contains("token was revoked"), "{closed:?}");
+    }
     let events = followed.body.as_str().unwrap();
     assert!(events.contains("event: start") && !events.contains("event: final"), "{events}");
     api.stop().await;

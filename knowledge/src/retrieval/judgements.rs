@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use riverrun_schemas::{DocumentId, counted};
+use riverrun_schemas::DocumentId;
 use serde::{Deserialize, Serialize};
 
 use super::SearchRequest;
@@ -41,9 +41,11 @@ impl JudgedQuestion {
 
     fn own_fault(&self) -> Option<String> {
         let (bytes, judged) = (self.query.len(), self.documents.len());
-        if self.query.trim().is_empty() || bytes > SearchRequest::MAX_QUERY_BYTES {
-            let has = counted(bytes, "byte");
-            return Some(format!("has {has}; 1 to {} are searched for", SearchRequest::MAX_QUERY_BYTES));
+        if self.query.trim().is_empty() {
+            return Some("has no text".to_owned());
+        }
+        if bytes > SearchRequest::MAX_QUERY_BYTES {
+            return Some(format!("has {bytes} bytes; at most {} are searched for", SearchRequest::MAX_QUERY_BYTES));
         }
         if judged > Self::MAX_DOCUMENTS {
             return Some(format!("has {judged} documents; at most {} are judged", Self::MAX_DOCUMENTS));
@@ -72,7 +74,7 @@ mod tests {
         for (judged, word) in [
             (many, "2001 questions"),
             (vec![good(), question(" what? ", &[1.0])], "question 1 is among"),
-            (vec![good(), question(" ", &[1.0])], "question 1 has 1 byte;"),
+            (vec![good(), question(" ", &[1.0])], "question 1 has no text"),
             (vec![question(&long, &[1.0])], "question 0 has 16385 bytes"),
             (vec![question("x", &[1.0; 1_001])], "1001 documents"),
             (vec![question("x", &[1.0, -0.5])], "the grade -0.5"),

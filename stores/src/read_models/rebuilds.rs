@@ -1,5 +1,5 @@
 //! Requests to make keywords and vectors of collections again. The events of a request lie in one partition; those that were written
-//! twice change nothing, and the first success counts: one that failed may be handed in again.
+//! twice change nothing, and the first success counts: one that failed may be handed in again, and is in work again then.
 
 use riverrun_schemas::ingest::{CollectionRebuildFailed, CollectionRebuilding, CollectionRebuilt};
 use riverrun_schemas::{CollectionName, DocumentId, IngestId, Namespace};
@@ -79,7 +79,8 @@ impl RebuildView {
 pub(crate) async fn begun(connection: &mut DbConnection, event: &CollectionRebuilding) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO rebuilds (rebuild_id, namespace, collection, reason, created_at) VALUES ($1, $2, $3, $4, $5)
-         ON CONFLICT (rebuild_id) DO NOTHING",
+         ON CONFLICT (rebuild_id) DO UPDATE SET reason = excluded.reason, error = NULL, created_at = excluded.created_at, finished_at = NULL
+         WHERE rebuilds.error IS NOT NULL",
     )
     .bind(event.ingest_id.to_string())
     .bind(event.namespace.as_str())

@@ -1,5 +1,5 @@
 //! Requests to embed collections with another model. The events of a request lie in one partition; those that were written twice
-//! change nothing, and the first success counts: one that failed may be handed in again.
+//! change nothing, and the first success counts: one that failed may be handed in again, and is in work again then.
 
 use riverrun_schemas::ingest::{CollectionReembedFailed, CollectionReembedded, CollectionReembedding};
 use riverrun_schemas::{Collection, CollectionName, IngestId, Namespace};
@@ -59,7 +59,10 @@ impl ReembeddingView {
 pub(crate) async fn begun(connection: &mut DbConnection, event: &CollectionReembedding) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO reembeddings (reembedding_id, namespace, collection, from_model, embed_model, documents, chunks, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (reembedding_id) DO NOTHING",
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+         ON CONFLICT (reembedding_id) DO UPDATE SET from_model = excluded.from_model, documents = excluded.documents, chunks = excluded.chunks,
+             error = NULL, created_at = excluded.created_at, finished_at = NULL
+         WHERE reembeddings.error IS NOT NULL",
     )
     .bind(event.ingest_id.to_string())
     .bind(event.namespace.as_str())

@@ -1,6 +1,7 @@
 //! Which judgements and matrices tunings still have: what those who search read ([`riverrun_stores::read_models::tunings`]). Judgements
 //! are kept until their tuning has ended; the matrix of a collection until one that was begun later has ended, or the collection. Of a
-//! request the first success counts, however often it is told; what was begun before its collection was removed is none of the next one.
+//! request the first success counts, and of a removal the first word of it, however often it is told; what was begun before its collection
+//! was removed is none of the next one.
 
 use std::collections::HashMap;
 
@@ -18,8 +19,8 @@ pub(super) struct Tunings {
     begun: HashMap<IngestId, (i64, bool)>,
     /// Those that ended well, by their requests.
     ended: HashMap<IngestId, Ended>,
-    /// When each collection was removed last.
-    removed: HashMap<Collection, i64>,
+    /// The removals of collections, by their requests, and when each was done first.
+    removals: HashMap<IngestId, (Collection, i64)>,
 }
 
 #[derive(Debug, Clone)]
@@ -57,13 +58,17 @@ impl Tunings {
 
     pub(super) fn removed(&mut self, event: &CollectionWithdrawn) {
         let collection = Collection::new(event.namespace.clone(), event.collection.clone());
-        let last = self.removed.entry(collection).or_insert(event.at);
-        *last = (*last).max(event.at);
+        self.removals.entry(event.ingest_id).or_insert((collection, event.at));
     }
 
     /// What is still named. Of tunings that were begun at the same moment all are.
     pub(super) fn living(self) -> impl Iterator<Item = Hash> {
-        let Self { judgements, ended, removed, .. } = self;
+        let Self { judgements, ended, removals, .. } = self;
+        let mut removed: HashMap<Collection, i64> = HashMap::new();
+        for (collection, at) in removals.into_values() {
+            let last = removed.entry(collection).or_insert(at);
+            *last = (*last).max(at);
+        }
         let mut last: HashMap<Collection, (i64, Vec<Hash>)> = HashMap::new();
         let counts = |ended: &Ended| removed.get(&ended.collection).is_none_or(|removed| ended.begun >= *removed);
         for Ended { collection, begun, names } in ended.into_values().filter(counts) {

@@ -34,6 +34,8 @@ use riverrun_schemas::{Envelope, EventId, EventSet};
 use riverrun_stores::StoreError;
 use tokio_util::sync::CancellationToken;
 
+use crate::failures;
+
 pub use handle::{Progress, WorkerHandle, WorkerState, WorkerStatus};
 pub use in_hand::{ALONE_FROM, GIVEN_UP_AT, InHand};
 pub use readiness::Readiness;
@@ -149,8 +151,9 @@ impl From<LogError> for WorkError {
 }
 
 impl From<StoreError> for WorkError {
+    /// With the fix in its reason: it is all that is left of the error once the delivery is given up.
     fn from(error: StoreError) -> Self {
-        Self::of(error.retryable(), error.code(), &error)
+        Self::of(error.retryable(), error.code(), &failures::reason(&error, error.hint()))
     }
 }
 

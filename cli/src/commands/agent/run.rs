@@ -1,6 +1,5 @@
 //! `riverrun agent run`.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use riverrun_api::submit;
@@ -26,6 +25,7 @@ use crate::signals::Signals;
 const COMPONENT: &str = "cli";
 /// How long a worker may take to take the run.
 const FIRST_WORD: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// A request that was checked before anything is started for it.
 pub struct Prepared {
@@ -125,6 +125,12 @@ async fn check_collections(connection: &Connection, request: &RunRequest) -> Res
     }
 }
 
+/// Whether the run is only not known yet: its command is on the log, and a busy worker may take a moment to take it. Whatever else the API
+/// refuses, it refuses the next time too.
+fn is_unheard(error: &CliError) -> bool {
+    error.code.as_deref() == Some("run_not_found")
+}
+
 /// What becomes of a run whose command is interrupted.
 fn left(run_id: &str, alone: bool) -> String {
     let goes_on = if alone { "goes on with the next riverrun serve" } else { "goes on" };
@@ -140,7 +146,6 @@ pub async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: boo
     let run = OneRun::anywhere(id.clone());
     let (questions, mut asked) = mpsc::unbounded_channel::<PendingApprovalView>();
     let alone = connection.is_hosting();
-    let unasked = OnceLock::new();
     let mut on_message = |message: &RunMessage| match message {
         RunMessage::Step { step, .. } => {
             if steps {
@@ -152,11 +157,7 @@ pub async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: boo
                     let _ = questions.send(question); // its receiver lives as long as this function
                     Ok(())
                 }
-                Some(question) if alone => {
-                    let error = approve::waits(&id, &question);
-                    let _ = unasked.set(question); // the first one is enough
-                    Err(error)
-                }
+                Some(question) if alone => Err(approve::waits(&id, &question)),
                 Some(question) => {
                     approve::tell_question(&id, &question);
                     Ok(())
@@ -169,9 +170,9 @@ pub async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: boo
     let following = async {
         loop {
             match follow(connection, &run, 0, false, &mut on_message).await {
-                // The command is on the log; a busy worker may take a moment to take it.
-                Err(error)
-                    if error.exit == Exit::Refused && unasked.get().is_none() && since.elapsed() < FIRST_WORD => {}
+                Err(error) if is_unheard(&error) && since.elapsed() < FIRST_WORD => {
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
                 other => return other,
             }
         }
@@ -190,5 +191,22 @@ pub async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: boo
         error = stuck(connection, &run) => Err(error),
         // Whoever ends the command is told what it leaves behind.
         () = signals.next() => Err(CliError::interrupted().hint(left(&id, alone))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_why_a_run_that_was_just_started_is_not_shown_when_that_is_told_then_only_one_that_is_not_known_yet_is_waited_for()
+     {
+        let refused = |code: Option<&str>| {
+            is_unheard(&CliError { code: code.map(str::to_owned), ..CliError::new(Exit::Refused, "refused") })
+        };
+        assert!(refused(Some("run_not_found")));
+        for code in [None, Some("scope_missing"), Some("unauthorized"), Some("namespace_not_allowed")] {
+            assert!(!refused(code), "{code:?}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use riverrun_api::wire::{ChainView, RunMessage, RunStatus};
 
 use super::super::runs::approve::Questions;
+use super::super::runs::turn::stuck;
 use super::super::runs::{self, OneRun, watch};
 use super::{OneChain, show};
 use crate::error::{CliError, Exit};
@@ -20,7 +21,10 @@ pub async fn run(connection: &Connection, chain: &OneChain, output: Output) -> R
             RunMessage::Step { step, .. } => questions.told(step),
             RunMessage::Start { .. } | RunMessage::Token { .. } | RunMessage::Final { .. } => Ok(()),
         };
-        let result = watch::follow(connection, &one, 0, false, &mut on_message).await?;
+        let result = tokio::select! {
+            result = watch::follow(connection, &one, 0, false, &mut on_message) => result?,
+            error = stuck(connection, &one) => return Err(error),
+        };
         tell(&format!("{place} of {count}: {}: {}", run.name, runs::summary(&result)));
     }
     let chain = show::read(connection, chain).await?;

@@ -432,4 +432,7 @@ fn given_a_collection_that_is_removed_when_it_is_marked_then_what_was_begun_befo
     assert_eq!(marked(1, &meanwhile), HashSet::new(), "it ended after the collection that it is of");
     let next = [begun(1, 1), tuned(1, 2), begun(2, 4), tuned(2, 5), removed("notes", 3)];
     assert_eq!(marked(2, &next), HashSet::from([matrix(5)]));
+    // As a delivery that is handed in again after a crash tells it: the removal was before the next collection was tuned.
+    let told_again = [removed("notes", 1), begun(1, 2), tuned(1, 3), removed("notes", 4)];
+    assert_eq!(marked(1, &told_again), HashSet::from([matrix(3)]));
 }
