@@ -139,7 +139,7 @@ impl Client {
         match hello {
             Ok(hello) if status.is_success() => Ok(hello.version),
             Ok(_) | Err(_) => {
-                let what = format!("what RIVERRUN_SERVER names is no riverrun server: GET /health answers {status}");
+                let what = format!("what RIVERRUN_SERVER names is no server of riverrun: GET /health answers {status}");
                 Err(CliError::new(Exit::Failed, what).hint(
                     "set it to the address of riverrun serve, with https:// and the path that a proxy has for it",
                 ))

@@ -87,7 +87,7 @@ def test_a_server_that_is_not_there_wants_a_token_or_is_no_riverrun_is_told_with
 
 
 @pytest.mark.parametrize(("status", "body", "words"), [
-    (200, {"version": "0.0.9"}, "0.0.9"), (200, {"hello": 1}, "no riverrun server"), (404, {}, "404"), (301, {}, "301"), (502, {"version": "9.0.0"}, "502"),
+    (200, {"version": "0.0.9"}, "0.0.9"), (200, {"hello": 1}, "no server of riverrun"), (404, {}, "404"), (301, {}, "301"), (502, {"version": "9.0.0"}, "502"),
 ])
 def test_an_address_of_something_else_or_of_an_older_server_is_told(elsewhere, status, body, words):
     class Other(http.server.BaseHTTPRequestHandler):
