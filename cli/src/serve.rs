@@ -55,7 +55,7 @@ pub async fn serve(args: ServeArgs, settings: &Settings) -> Result<(), CliError>
     start_pages::give_back_soon();
     let stop = CancellationToken::new();
     let stopping = stop.clone();
-    let server = axum::serve(listener, app(hosted.stack.state().clone()))
+    let server = axum::serve(listener, app(hosted.stack.state().clone()).into_make_service())
         .with_graceful_shutdown(async move { stopping.cancelled().await });
     let server = tokio::spawn(server.into_future());
     tokio::select! {
