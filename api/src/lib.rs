@@ -53,6 +53,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::middleware;
+use tower::ServiceBuilder;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_http::set_header::SetResponseHeaderLayer;
 
@@ -88,16 +89,17 @@ fn wrap(routes: Router, core: Core) -> Router {
     let config = core.config().clone();
     let nosniff =
         SetResponseHeaderLayer::overriding(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    let routes = routes
-        .fallback(routes::web::page)
-        .method_not_allowed_fallback(error::no_method)
-        .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
-        .layer(middleware::from_fn_with_state(core.clone(), access::check::check))
-        .layer(middleware::from_fn_with_state(config.clone(), guard::check))
-        .layer(middleware::from_fn(routes::openai::reshape))
+    // As one layer, from the outside in: each of several would be boxed by itself in every route, and copied with all below it for each
+    // request.
+    let around = ServiceBuilder::new()
+        .layer(middleware::from_fn(drain::drain))
+        .layer(middleware::from_fn_with_state(core.clone(), metrics::count))
         .layer(nosniff)
-        .layer(middleware::from_fn_with_state(core, metrics::count))
-        .layer(middleware::from_fn(drain::drain));
+        .layer(middleware::from_fn(routes::openai::reshape))
+        .layer(middleware::from_fn_with_state(config.clone(), guard::check))
+        .layer(middleware::from_fn_with_state(core, access::check::check))
+        .layer(DefaultBodyLimit::max(MAX_JSON_BYTES));
+    let routes = routes.fallback(routes::web::page).method_not_allowed_fallback(error::no_method).layer(around);
     match cors(&config.allowed_origins) {
         Some(cors) => routes.layer(cors),
         None => routes,
