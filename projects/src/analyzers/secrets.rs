@@ -1,5 +1,6 @@
 //! Secrets and personal data in the tree. What was found is never quoted.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
 
@@ -67,7 +68,8 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
         if !is_read(path, content) {
             continue;
         }
-        let text = String::from_utf8_lossy(content);
+        // What is text, as nearly all is, is known for it sooner so.
+        let text = std::str::from_utf8(content).map_or_else(|_| String::from_utf8_lossy(content), Cow::Borrowed);
         // A mark at the beginning is no character of the first line.
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let is_settings = is_settings(path);
