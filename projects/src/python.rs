@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use ruff_python_ast::PySourceType;
 use ruff_python_ast::token::Token;
-use ruff_python_parser::{ParseOptions, Parsed, parse_unchecked_source};
-use ruff_text_size::{Ranged, TextRange, TextSize};
+use ruff_python_ast::{ModModule, PySourceType};
+use ruff_python_parser::{Parsed, parse_unchecked_source};
+use ruff_text_size::{TextRange, TextSize};
 
 pub(crate) use flow::{Assignment, Call, SPLITS, Scope};
 pub(crate) use outline::{Definition, Function, Import};
