@@ -66,12 +66,15 @@ fn given_ways_through_functions_when_they_are_counted_then_each_branch_is_one() 
     assert_eq!(ways, [("f", 14, (3, 1)), ("g", 1, (16, 1))]);
 }
 
+/// From where, the names with their aliases, and whether it stands in nothing, is guarded and of the future.
+type Read<'m> = (Option<&'m str>, Vec<(&'m str, Option<&'m str>)>, [bool; 3]);
+
 #[test]
 fn given_imports_when_they_are_read_then_each_says_from_where_and_what() {
     let source = "import a.b as c, d\nfrom .  . e import (f, # said\n  g as h)\nfrom . import i\ntry:\n    from j import *\nfinally:\n    pass\nfrom __future__ import k\n";
     let module = Module::parse(source.as_bytes()).unwrap();
     let text = |range: Option<TextRange>| range.map(|range| module.text(range));
-    let read: Vec<(Option<&str>, Vec<(&str, Option<&str>)>, [bool; 3])> = module
+    let read: Vec<Read<'_>> = module
         .imports
         .iter()
         .map(|one| {
