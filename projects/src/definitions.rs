@@ -1,4 +1,5 @@
 //! What a file defines at its outermost level, and who can use it; of what stands within it, the names alone ([`names_with_members`]).
+//! Of Python [`Module`](crate::python::Module) says it.
 
 use std::collections::HashSet;
 
@@ -36,7 +37,8 @@ pub(crate) struct Definition<'t, 's> {
 /// The definitions of a file, in their order.
 pub(crate) fn definitions<'t, 's>(language: Language, root: Node<'t>, source: &'s [u8]) -> Vec<Definition<'t, 's>> {
     match language {
-        Language::Python => python(root, source),
+        // It has no such tree.
+        Language::Python => Vec::new(),
         Language::Rust => named(root).into_iter().flat_map(|node| rust(node, source)).collect(),
         Language::JavaScript | Language::TypeScript | Language::Tsx => script(root, source),
         Language::Go => named(root).into_iter().flat_map(|node| go(node, source)).collect(),
@@ -48,119 +50,9 @@ pub(crate) fn public_names(language: Language, root: Node<'_>, source: &[u8], le
     let is_wanted = |reach: Reach| reach == Reach::World || least == Reach::Project && reach == Reach::Project;
     let all = definitions(language, root, source);
     let mut names: Vec<String> = all.iter().filter(|one| is_wanted(one.reach)).map(|one| one.name.to_owned()).collect();
-    if language == Language::Python {
-        names.extend(listed(root, source).into_iter().flatten().map(str::to_owned));
-    }
     names.sort();
     names.dedup();
     names
-}
-
-// ---- Python ----------------------------------------------------------------------------------------------------------
-
-/// Whether nodes of a kind have statements below them: outside of these there are only expressions.
-pub(crate) fn holds_statements(kind: &str) -> bool {
-    matches!(
-        kind,
-        "module"
-            | "block"
-            | "if_statement"
-            | "elif_clause"
-            | "else_clause"
-            | "for_statement"
-            | "while_statement"
-            | "try_statement"
-            | "except_clause"
-            | "except_group_clause"
-            | "finally_clause"
-            | "with_statement"
-            | "match_statement"
-            | "case_clause"
-            | "decorated_definition"
-            | "class_definition"
-            | "function_definition"
-            | "ERROR"
-    )
-}
-
-/// The statements of a module, those within `if`, `try` and `with` too, but not those that only run as a program.
-pub(crate) fn statements<'t>(root: Node<'t>, source: &[u8]) -> Vec<Node<'t>> {
-    let mut found = Vec::new();
-    let mut open = vec![root];
-    while let Some(node) = open.pop() {
-        let is_program = |node: Node<'_>| {
-            node.child_by_field_name("condition").is_some_and(|condition| text(condition, source).contains("__name__"))
-        };
-        match node.kind() {
-            "if_statement" if is_program(node) => {}
-            "module" | "if_statement" | "elif_clause" | "else_clause" | "try_statement" | "except_clause"
-            | "finally_clause" | "with_statement" | "block" => open.extend(named(node).into_iter().rev()),
-            _ => found.push(node),
-        }
-    }
-    found
-}
-
-fn python<'t, 's>(root: Node<'t>, source: &'s [u8]) -> Vec<Definition<'t, 's>> {
-    let listed = listed(root, source);
-    let mut found = Vec::new();
-    for statement in statements(root, source) {
-        let inner = statement.child_by_field_name("definition").unwrap_or(statement);
-        let is_decorated = inner.id() != statement.id();
-        let (names, kind): (Vec<Node<'t>>, &'static str) = match inner.kind() {
-            "function_definition" => (inner.child_by_field_name("name").into_iter().collect(), "function"),
-            "class_definition" => (inner.child_by_field_name("name").into_iter().collect(), "class"),
-            "expression_statement" => (targets(inner), "variable"),
-            _ => continue,
-        };
-        for name in names.into_iter().map(|node| text(node, source)) {
-            let is_public = listed.as_ref().map_or(!name.starts_with('_'), |listed| listed.contains(&name));
-            found.push(Definition {
-                name,
-                kind,
-                node: statement,
-                reach: if is_public { Reach::World } else { Reach::File },
-                is_marked: is_decorated || inner.child_by_field_name("superclasses").is_some(),
-            });
-        }
-    }
-    found
-}
-
-/// The names that a statement assigns to.
-fn targets(statement: Node<'_>) -> Vec<Node<'_>> {
-    let assignment = statement.named_child(0).filter(|node| node.kind() == "assignment");
-    let Some(left) = assignment.and_then(|node| node.child_by_field_name("left")) else { return Vec::new() };
-    match left.kind() {
-        "identifier" => vec![left],
-        "pattern_list" | "tuple_pattern" | "list_pattern" => {
-            named(left).into_iter().filter(|node| node.kind() == "identifier").collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// The names of `__all__`, when it is there and made of literals.
-fn listed<'s>(root: Node<'_>, source: &'s [u8]) -> Option<Vec<&'s str>> {
-    let mut found: Option<Vec<&'s str>> = None;
-    for statement in statements(root, source).into_iter().filter(|node| node.kind() == "expression_statement") {
-        let Some(assignment) = statement.named_child(0) else { continue };
-        let left = assignment.child_by_field_name("left").map(|left| text(left, source));
-        if !matches!(assignment.kind(), "assignment" | "augmented_assignment") || left != Some("__all__") {
-            continue;
-        }
-        let Some(right) = assignment.child_by_field_name("right") else { continue };
-        if !matches!(right.kind(), "list" | "tuple") {
-            return None;
-        }
-        let names = found.get_or_insert_default();
-        each(right, |node| {
-            if node.kind() == "string_content" {
-                names.push(text(node, source));
-            }
-        });
-    }
-    found
 }
 
 // ---- Rust ------------------------------------------------------------------------------------------------------------
@@ -355,16 +247,6 @@ mod tests {
     #[test]
     fn given_files_of_each_language_when_their_names_are_listed_then_only_what_others_can_use_is_among_them() {
         for (language, source, expected) in [
-            (
-                Language::Python,
-                "import os\nA = 1\n_b = 2\nx, y = 1, 2\ndef f(): pass\nclass C: z = 1\ntry:\n    def g(): pass\nexcept E:\n    pass\nif __name__ == '__main__':\n    args = 1\n",
-                vec!["A", "C", "f", "g", "x", "y"],
-            ),
-            (
-                Language::Python,
-                "__all__ = ['f']\n__all__ += ['imported']\ndef f(): pass\ndef g(): pass\n",
-                vec!["f", "imported"],
-            ),
             (
                 Language::Rust,
                 "pub use a::{B, c as D};\nuse e::F;\npub fn f() {}\npub(crate) fn g() {}\nfn h() {}\npub struct S;\n",

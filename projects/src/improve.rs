@@ -18,6 +18,7 @@ use crate::finding::Finding;
 use crate::language::{Language, named};
 use crate::masks::Masks;
 use crate::patch::unified;
+use crate::python::Module;
 use crate::settings::ProjectSettings;
 use crate::text::FileText;
 
@@ -233,7 +234,10 @@ fn check(task: &Task, before: &FileText, content: &[u8], answer: &str) -> Result
     }
     let after = before.encode(&text).ok_or("the rewrite has characters that the file's encoding has not")?;
     if let Some(language) = Language::of(&task.file) {
-        let is_broken = |bytes: &[u8]| language.parse(bytes).is_none_or(|tree| tree.root_node().has_error());
+        let is_broken = |bytes: &[u8]| match language {
+            Language::Python => Module::parse(bytes).is_none_or(|module| module.error.is_some()),
+            _ => language.parse(bytes).is_none_or(|tree| tree.root_node().has_error()),
+        };
         if is_broken(&after) && !is_broken(content) {
             return Err("the rewrite does not parse".to_owned());
         }
@@ -255,6 +259,9 @@ fn check(task: &Task, before: &FileText, content: &[u8], answer: &str) -> Result
 
 /// Whether a text has more than comments.
 fn has_code(language: Language, text: &[u8]) -> bool {
+    if language == Language::Python {
+        return Module::parse(text).is_some_and(|module| module.has_code);
+    }
     let tree = language.parse(text);
     tree.is_some_and(|tree| named(tree.root_node()).iter().any(|node| !node.kind().contains("comment")))
 }

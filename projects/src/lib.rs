@@ -27,6 +27,7 @@ pub mod pack;
 pub mod page;
 pub mod patch;
 pub mod progress;
+mod python;
 pub mod report;
 pub mod review;
 pub mod settings;

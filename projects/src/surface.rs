@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analyzers::{Snapshot, is_vendored};
 use crate::definitions::{Reach, public_names};
+use crate::language::Language;
 
 /// Most names of a report; what is beyond is counted.
 const MAX_NAMES: usize = 20_000;
@@ -61,8 +62,11 @@ pub(crate) fn surface(snapshot: &Snapshot<'_>) -> Surface {
     let mut found = Surface::default();
     let is_offered = |path: &str| !is_vendored(path) && !is_test(path);
     for file in snapshot.sources().iter().filter(|file| is_offered(file.path)) {
-        let Some(tree) = file.tree() else { continue };
-        let names = public_names(file.language, tree.root_node(), file.bytes, Reach::World);
+        let names = match file.language {
+            Language::Python => file.module().map(|module| module.public_names()),
+            language => file.tree().map(|tree| public_names(language, tree.root_node(), file.bytes, Reach::World)),
+        };
+        let Some(names) = names else { continue };
         if names.is_empty() {
             continue;
         }

@@ -127,3 +127,27 @@ fn given_files_that_do_not_parse_when_they_are_looked_at_then_each_says_where() 
         assert_eq!(found, [line], "{path}\n{text}");
     }
 }
+
+#[test]
+fn given_python_of_another_age_or_too_deep_when_it_is_looked_at_then_only_what_is_known_is_said() {
+    let deep =
+        |levels: usize| format!("def f():\n    return 1\n    g()\nx = {}1{}\n", "[".repeat(levels), "]".repeat(levels));
+    for (text, expected) in [
+        ("x = 1\nprint x\n".to_owned(), ("syntax-error", 2)),
+        ("try:\n    f()\nexcept E:\n    raise E, e\n".to_owned(), ("syntax-error", 4)),
+        ("def f():\n    return 1\n    g()\n".to_owned(), ("unreachable-code", 3)),
+        (deep(10_000), ("unreachable-code", 3)),
+        (deep(50_000), ("not-parsed", 1)),
+    ] {
+        let found = rules("a.py", &text);
+        let (rule, line) = found.first().expect("something is said");
+        assert_eq!((rule.as_str(), *line, found.len()), (expected.0, expected.1, 1), "{}", &text[..30]);
+    }
+}
+
+#[test]
+fn given_comments_behind_the_last_statement_when_a_function_is_measured_then_they_are_no_lines_of_it() {
+    let function = |lines: usize| format!("def f(x):\n{}    # said\n    # more\n", "    x = x + 1\n".repeat(lines));
+    assert!(rules("a.py", &function(99)).is_empty());
+    assert_eq!(rules("a.py", &function(100)), [("long-function".to_owned(), 1)]);
+}

@@ -4,16 +4,13 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use tree_sitter::Node;
-
 use super::python_manifests::{Requirement, Role, manifest};
 use super::python_packages::{is_stdlib, modules_of, package_of};
 use super::snapshot::Snapshot;
 use super::{declared_packages, node_packages, undeclared_go, undeclared_rust};
 use crate::copy::Files;
-use crate::definitions::holds_statements;
 use crate::finding::{Finding, Severity};
-use crate::language::{Language, each_below, named, text};
+use crate::language::Language;
 
 const TOOL: &str = "dependencies";
 
@@ -140,38 +137,22 @@ fn imported(snapshot: &Snapshot<'_>) -> BTreeMap<String, Import> {
     // What the project imports goes before what builds it.
     let all = python().filter(|file| !is_setup(file.path)).chain(python().filter(|file| is_setup(file.path)));
     for file in all {
-        let (path, source) = (file.path, file.bytes);
-        let Some(tree) = file.tree() else { continue };
-        let mut note = |node: Node<'_>, name: Node<'_>| {
-            let import = || Import {
-                file: path.to_owned(),
-                line: node.start_position().row + 1,
-                is_guarded: is_guarded(node) || is_setup(path),
-            };
-            modules.entry(first(text(name, source))).or_insert_with(import);
-        };
-        each_below(tree.root_node(), |node| {
-            match node.kind() {
-                "import_statement" => {
-                    for name in named(node) {
-                        note(node, name.child_by_field_name("name").unwrap_or(name));
-                    }
-                }
-                "import_from_statement" => {
-                    if let Some(name) = node.child_by_field_name("module_name") {
-                        note(node, name);
-                    }
-                }
-                _ => {}
+        let path = file.path;
+        let Some(module) = file.module() else { continue };
+        for import in module.imports.iter().filter(|import| !import.is_future) {
+            let names = import.from.into_iter();
+            let names = names.chain(import.names.iter().filter(|_| import.from.is_none()).map(|one| one.name));
+            for name in names {
+                let note = || Import {
+                    file: path.to_owned(),
+                    line: module.line(import.range.start()),
+                    is_guarded: import.is_guarded || is_setup(path),
+                };
+                modules.entry(first(module.text(name))).or_insert_with(note);
             }
-            holds_statements(node.kind())
-        });
+        }
     }
     modules
-}
-
-fn is_guarded(node: Node<'_>) -> bool {
-    std::iter::successors(node.parent(), Node::parent).any(|above| above.kind() == "try_statement")
 }
 
 /// Whether a file is what setuptools runs: its imports are there when the project is built.

@@ -4,14 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tree_sitter::Node;
-
 use super::snapshot::Snapshot;
 use super::{go_imports, rust_imports, script_imports};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::imports::Imports;
-use crate::language::{Language, named, text};
+use crate::language::Language;
+use crate::python::{Import, Module};
 
 pub(super) const TOOL: &str = "imports";
 /// Its one rule.
@@ -63,10 +62,12 @@ fn loaded<'f>(snapshot: &Snapshot<'f>) -> Graph<'f> {
     for file in snapshot.in_language(|language| language.is_script() || language == Language::Python) {
         let (path, language, source) = (file.path, file.language, file.bytes);
         let targets: &mut Targets<'_> = graph.entry(path).or_default();
-        let Some(tree) = file.tree() else { continue };
-        let found = match language.is_script() {
-            true => script_imports::targets(path, (language, tree.root_node()), source, snapshot.files()),
-            false => of_python(path, tree.root_node(), source, snapshot.files()),
+        let found = if language.is_script() {
+            let Some(tree) = file.tree() else { continue };
+            script_imports::targets(path, (language, tree.root_node()), source, snapshot.files())
+        } else {
+            let Some(module) = file.module() else { continue };
+            of_python(path, &module, snapshot.files())
         };
         for (target, line) in found.into_iter().filter(|(target, _)| *target != path) {
             targets.entry(target).or_insert(line);
@@ -76,41 +77,29 @@ fn loaded<'f>(snapshot: &Snapshot<'f>) -> Graph<'f> {
 }
 
 /// The files that statements of the outermost level import, with their lines.
-fn of_python<'f>(path: &str, root: Node<'_>, source: &[u8], files: &'f Files) -> Vec<(&'f str, usize)> {
+fn of_python<'f>(path: &str, module: &Module<'_>, files: &'f Files) -> Vec<(&'f str, usize)> {
     let mut found = Vec::new();
     // What stands within functions, `try` and `if TYPE_CHECKING` is not loaded at once, or need not be.
-    for node in named(root) {
-        let line = node.start_position().row + 1;
-        let names = imported(node, source);
+    for import in module.imports.iter().filter(|import| import.is_outermost && !import.is_future) {
+        let line = module.line(import.range.start());
+        let names = imported(import, module);
         found.extend(names.iter().filter_map(|name| resolve(name, path, files)).map(|target| (target, line)));
     }
     found
 }
 
 /// Names of modules that a statement imports: for `from a import b` both `a.b` and, behind it, `a`.
-fn imported(node: Node<'_>, source: &[u8]) -> Vec<Vec<String>> {
-    let plain = |node: Node<'_>| {
-        let name = node.child_by_field_name("name").unwrap_or(node);
-        text(name, source).to_owned()
+fn imported(import: &Import, module: &Module<'_>) -> Vec<Vec<String>> {
+    let names = import.names.iter().map(|one| module.text(one.name));
+    let Some(from) = import.from.map(|from| module.text(from)) else {
+        return names.map(|name| vec![name.to_owned()]).collect();
     };
-    match node.kind() {
-        "import_statement" => named(node).into_iter().map(|name| vec![plain(name)]).collect(),
-        "import_from_statement" => {
-            let Some(module) = node.child_by_field_name("module_name") else { return Vec::new() };
-            let module_text = text(module, source);
-            let joint = if module_text.ends_with('.') { "" } else { "." };
-            let names = named(node).into_iter().filter(|one| one.id() != module.id());
-            let mut found: Vec<Vec<String>> = names
-                .filter(|one| matches!(one.kind(), "dotted_name" | "aliased_import"))
-                .map(|one| vec![format!("{module_text}{joint}{}", plain(one)), module_text.to_owned()])
-                .collect();
-            if found.is_empty() {
-                found.push(vec![module_text.to_owned()]);
-            }
-            found
-        }
-        _ => Vec::new(),
+    let joint = if from.ends_with('.') { "" } else { "." };
+    let mut found: Vec<Vec<String>> = names.map(|name| vec![format!("{from}{joint}{name}"), from.to_owned()]).collect();
+    if found.is_empty() {
+        found.push(vec![from.to_owned()]);
     }
+    found
 }
 
 /// The first of these names that is a file of the copy.

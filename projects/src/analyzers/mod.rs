@@ -31,7 +31,6 @@ mod node_locks;
 mod node_packages;
 mod package_licences;
 mod packages;
-mod python_flow;
 mod python_manifests;
 mod python_packages;
 mod rust_imports;

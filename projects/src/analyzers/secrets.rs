@@ -1,5 +1,6 @@
 //! Secrets and personal data in the tree. What was found is never quoted.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
 
@@ -67,14 +68,48 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
         if !is_read(path, content) {
             continue;
         }
-        let text = String::from_utf8_lossy(content);
+        // What is text, as nearly all is, is known for it sooner so.
+        let text = std::str::from_utf8(content).map_or_else(|_| String::from_utf8_lossy(content), Cow::Borrowed);
         // A mark at the beginning is no character of the first line.
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let is_settings = is_settings(path);
-        for (index, line) in lines_of(path, text).into_iter().enumerate() {
-            scan(path, (index + 1, line), is_settings, &mut found);
+        for (number, line) in candidates(path, text) {
+            scan(path, (number, line), is_settings, &mut found);
         }
         people(path, text, &mut found);
+    }
+    found
+}
+
+/// Tells in one go where something stands without which no rule speaks of a line: a beginning or head of a key, a name of a secret or
+/// an address. `None` is never: they are few and short.
+static SIGNS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    let keys = KEYS.iter().map(|(prefix, ..)| *prefix);
+    let signs = keys.chain(NAMES.iter().copied()).chain([KEY_HEAD_END, "://"]);
+    AhoCorasick::builder().ascii_case_insensitive(true).build(signs).ok()
+});
+
+/// The lines of which a rule may speak, with their numbers.
+fn candidates<'t>(path: &str, text: &'t str) -> Vec<(usize, &'t str)> {
+    let all = || lines_of(path, text).into_iter().enumerate().map(|(index, line)| (index + 1, line));
+    let Some(signs) = SIGNS.as_ref() else { return all().collect() };
+    // Where a return may end a line, or not, each is looked at.
+    if text.contains('\r') {
+        return if signs.is_match(text) { all().collect() } else { Vec::new() };
+    }
+    let mut found = Vec::new();
+    // What was looked at ends before the line with this number.
+    let (mut at, mut number) = (0, 1);
+    while let Some(sign) = signs.find(&text[at..]) {
+        let sign = at + sign.start();
+        let begin = text[at..sign].rfind('\n').map_or(at, |end| at + end + 1);
+        let end = text[sign..].find('\n').map_or(text.len(), |end| sign + end);
+        number += text[at..begin].matches('\n').count();
+        found.push((number, &text[begin..end]));
+        if end == text.len() {
+            break;
+        }
+        (at, number) = (end + 1, number + 1);
     }
     found
 }
@@ -417,5 +452,36 @@ mod tests {
             assert_eq!(rules("people.csv", &text), expected, "{text}");
             assert!(rules("people.py", &text).is_empty(), "{text}");
         }
+    }
+
+    #[test]
+    fn given_texts_with_any_ends_when_lines_are_chosen_then_each_that_a_rule_speaks_of_is_among_them_with_its_number() {
+        let lines = [
+            "# see https://example.org",
+            "x = 1",
+            "",
+            "Api_Key = 'a1b2c3d4e5f6'",
+            "é = 'AKIAA1A1A1A1A1A1A1A1'; SECRET = 2",
+            "-----BEGIN RSA PRIVATE KEY-----",
+            "y = 2",
+            "url = 'db://me:hunter2hunter2@h'",
+        ];
+        for (end, last) in [("\n", ""), ("\n", "\n"), ("\r\n", "\r\n"), ("\r", ""), ("\n\n", "\n")] {
+            let text = lines.join(end) + last;
+            for path in ["a.py", "a.rs"] {
+                let chosen = candidates(path, &text);
+                let all: Vec<(usize, &str)> =
+                    lines_of(path, &text).into_iter().enumerate().map(|(index, line)| (index + 1, line)).collect();
+                assert!(chosen.iter().all(|one| all.contains(one)), "{end:?}: {chosen:?}");
+                let told = |lines: &[(usize, &str)]| {
+                    let mut found = Vec::new();
+                    lines.iter().for_each(|line| scan(path, *line, false, &mut found));
+                    found
+                };
+                assert_eq!(told(&chosen), told(&all), "{end:?}");
+            }
+        }
+        assert_eq!(candidates("a.py", &lines.join("\n")).len(), 5, "others are passed over");
+        assert!(candidates("a.py", "x = 1\ny = 2\n").is_empty());
     }
 }

@@ -1,12 +1,13 @@
 //! The sources of a copy while it is analyzed. Analyzers read them side by side, and each source is parsed once for all of them.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use tree_sitter::Tree;
 
 use super::limits::MAX_PARSED;
 use crate::copy::Files;
 use crate::language::Language;
+use crate::python::Module;
 
 /// Most bytes of sources whose trees are kept: 8 MiB, some 200,000 lines. A tree takes many times the memory of its text, so that
 /// each analyzer parses what is beyond for itself.
@@ -19,10 +20,21 @@ pub(crate) struct Source<'f> {
     pub(crate) bytes: &'f [u8],
     /// The tree, once somebody asked for it; no place for it where it is not kept.
     tree: Option<OnceLock<Option<Tree>>>,
+    /// The same of Python.
+    module: Option<OnceLock<Option<Arc<Module<'f>>>>>,
 }
 
-impl Source<'_> {
-    /// Its syntax; `None` when the parser gives up. The first who asks parses, and the others wait for that.
+impl<'f> Source<'f> {
+    /// What it has, where it is Python; `None` when it is too deep to be parsed. The first who asks parses, and the others wait for that.
+    pub(crate) fn module(&self) -> Option<Arc<Module<'f>>> {
+        let parse = || Module::parse(self.bytes).map(Arc::new);
+        match &self.module {
+            Some(kept) => kept.get_or_init(parse).clone(),
+            None => parse(),
+        }
+    }
+
+    /// Its syntax; `None` when the parser gives up. For others than Python, which has a parser of its own.
     pub(crate) fn tree(&self) -> Option<Tree> {
         let parse = || self.language.parse(self.bytes);
         match &self.tree {
@@ -54,7 +66,8 @@ impl<'f> Snapshot<'f> {
             let language = Language::of(path)?;
             let rest = left.checked_sub(content.len());
             left = rest.unwrap_or(left);
-            Some(Source { path, language, bytes: content, tree: rest.map(|_| OnceLock::new()) })
+            let (tree, module) = (rest.map(|_| OnceLock::new()), rest.map(|_| OnceLock::new()));
+            Some(Source { path, language, bytes: content, tree, module })
         });
         Self { files, sources: sources.collect() }
     }
@@ -96,11 +109,11 @@ mod tests {
     #[test]
     fn given_a_source_when_many_ask_for_its_tree_side_by_side_then_it_is_parsed_once_and_beyond_the_limit_by_each() {
         let files =
-            of(&[("a.py", "x = f(1)\n"), ("b.py", "y = f(1, 2, 3)\n"), ("c.py", "z = 1\n"), ("d.md", "text\n")]);
+            of(&[("a.js", "x = f(1)\n"), ("b.js", "y = f(1, 2, 3)\n"), ("c.js", "z = 1\n"), ("d.md", "text\n")]);
         // There is no room for the second, and for the third there is.
         let snapshot = Snapshot::keeping(&files, 16);
         let paths: Vec<&str> = snapshot.sources().iter().map(|one| one.path).collect();
-        assert_eq!(paths, ["a.py", "b.py", "c.py"]);
+        assert_eq!(paths, ["a.js", "b.js", "c.js"]);
         for (source, is_kept) in snapshot.sources().iter().zip([true, false, true]) {
             let trees: Vec<Tree> = std::thread::scope(|scope| {
                 let asked: Vec<_> = (0..4).map(|_| scope.spawn(|| source.tree().unwrap())).collect();
@@ -110,6 +123,16 @@ mod tests {
             let below = |tree: &Tree| tree.root_node().child(0).unwrap().id();
             let first = below(&trees[0]);
             let is_shared = trees[1..].iter().all(|tree| below(tree) == first);
+            assert_eq!(is_shared, is_kept, "{}", source.path);
+        }
+        let files = of(&[("a.py", "x = f(1)\n"), ("b.py", "y = f(1, 2, 3)\n"), ("c.py", "z = 1\n")]);
+        let snapshot = Snapshot::keeping(&files, 16);
+        for (source, is_kept) in snapshot.sources().iter().zip([true, false, true]) {
+            let modules: Vec<Arc<Module<'_>>> = std::thread::scope(|scope| {
+                let asked: Vec<_> = (0..4).map(|_| scope.spawn(|| source.module().unwrap())).collect();
+                asked.into_iter().map(|one| one.join().unwrap()).collect()
+            });
+            let is_shared = modules[1..].iter().all(|module| Arc::ptr_eq(module, &modules[0]));
             assert_eq!(is_shared, is_kept, "{}", source.path);
         }
     }

@@ -8,6 +8,7 @@ use tree_sitter::Node;
 use super::snapshot::Snapshot;
 use crate::finding::{Finding, Severity};
 use crate::language::{Kinds, Language, each, named, text};
+use crate::python::Module;
 
 const TOOL: &str = "syntax";
 /// Ways through a function above which it is hard to test.
@@ -21,10 +22,20 @@ const MIN_DUPLICATE_LINES: usize = 6;
 pub(super) fn analyze(snapshot: &Snapshot<'_>) -> (Vec<Finding>, BTreeMap<String, usize>) {
     let mut found = Vec::new();
     let mut complexity = BTreeMap::new();
-    let mut bodies: HashMap<Vec<u8>, (String, usize)> = HashMap::new();
+    let mut bodies = Bodies::new();
     let mut kinds: BTreeMap<Language, Kinds<Kind>> = BTreeMap::new();
     for file in snapshot.sources() {
         let (path, language, source) = (file.path, file.language, file.bytes);
+        if language == Language::Python {
+            match file.module() {
+                Some(module) => {
+                    complexity.insert(path.to_owned(), module.branches.len() + 1);
+                    python(path, &module, &mut bodies, &mut found);
+                }
+                None => found.push(too_deep(path)),
+            }
+            continue;
+        }
         let Some(tree) = file.tree() else {
             found.push(given_up(path));
             continue;
@@ -33,20 +44,43 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> (Vec<Finding>, BTreeMap<String
         let outline = outline(kinds.entry(language).or_insert_with(|| kinds_of(language)), root);
         complexity.insert(path.to_owned(), outline.branches.len() + 1);
         if root.has_error() {
-            found.push(broken(path, root));
+            found.push(broken(place(path, first_error(root))));
         }
         for part in &outline.parts {
             match *part {
                 Part::Function { node, branches_before } => {
-                    let complexity = outline.ways(node, branches_before);
-                    function(path, node, (source, complexity), &mut found);
-                    duplicate(path, node, source, &mut bodies, &mut found);
+                    let one = measured(path, node, source, outline.ways(node, branches_before));
+                    measure(&one, &mut bodies, &mut found);
                 }
                 Part::Block(node) => unreachable(path, node, &mut found),
             }
         }
     }
     (found, complexity)
+}
+
+/// Bodies of functions, each with the first place of it.
+type Bodies = HashMap<Vec<u8>, (String, usize)>;
+
+fn python(path: &str, module: &Module<'_>, bodies: &mut Bodies, found: &mut Vec<Finding>) {
+    let at = |byte| {
+        let (line, column) = module.place(byte);
+        (path, line, column)
+    };
+    found.extend(module.error.map(|error| broken(at(error))));
+    for function in &module.functions {
+        let place = at(function.range.start());
+        let one = Measured {
+            place,
+            name: module.text(function.name),
+            ways: module.ways(function),
+            lines: module.line(function.range.end()) - place.1 + 1,
+            body: module.bytes(function.body),
+            body_lines: module.line(function.body.end()) - module.line(function.body.start()) + 1,
+        };
+        measure(&one, bodies, found);
+    }
+    found.extend(module.unreachable.iter().map(|statement| never_reached(at(*statement))));
 }
 
 fn place<'p>(path: &'p str, node: Node<'_>) -> (&'p str, usize, usize) {
@@ -61,9 +95,16 @@ fn given_up(path: &str) -> Finding {
     Finding::new(rule, (path, 1, 1), message, "split it, or leave it out of the project")
 }
 
-fn broken(path: &str, root: Node<'_>) -> Finding {
+/// No people write brackets so deep within each other.
+fn too_deep(path: &str) -> Finding {
+    let rule = (TOOL, "not-parsed", Severity::Low);
+    let message = "brackets or operators stand too deep within each other: nothing is said of the file's code";
+    Finding::new(rule, (path, 1, 1), message, "leave it out of the project")
+}
+
+fn broken(at: (&str, usize, usize)) -> Finding {
     let rule = (TOOL, "syntax-error", Severity::High);
-    Finding::new(rule, place(path, first_error(root)), "the file does not parse from here on", "correct the syntax")
+    Finding::new(rule, at, "the file does not parse from here on", "correct the syntax")
 }
 
 /// The first node that is an error, or that is missing: most often a bracket or a word, which has no name.
@@ -138,50 +179,59 @@ fn name_of<'s>(node: Node<'_>, source: &'s [u8]) -> &'s str {
     node.child_by_field_name("name").map_or("a function", |name| text(name, source))
 }
 
-fn function(path: &str, node: Node<'_>, (source, complexity): (&[u8], usize), found: &mut Vec<Finding>) {
-    if complexity > MAX_COMPLEXITY {
-        let name = name_of(node, source);
-        let severity = if complexity > 2 * MAX_COMPLEXITY { Severity::Medium } else { Severity::Low };
-        let message = format!("{name} has {complexity} ways through it; more than {MAX_COMPLEXITY} are hard to test");
-        found.push(Finding::new(
-            (TOOL, "complexity", severity),
-            place(path, node),
-            message,
-            "split it by what it decides",
-        ));
-    }
-    let lines = node.end_position().row - node.start_position().row + 1;
-    if lines > MAX_LINES {
-        let name = name_of(node, source);
-        let message = format!("{name} has {lines} lines; more than {MAX_LINES} are hard to read");
-        found.push(Finding::new(
-            (TOOL, "long-function", Severity::Low),
-            place(path, node),
-            message,
-            "split it into functions",
-        ));
+/// What is said of a function.
+struct Measured<'p, 's> {
+    place: (&'p str, usize, usize),
+    name: &'s str,
+    ways: usize,
+    lines: usize,
+    body: &'s [u8],
+    body_lines: usize,
+}
+
+fn measured<'p, 's>(path: &'p str, node: Node<'_>, source: &'s [u8], ways: usize) -> Measured<'p, 's> {
+    let lines = |node: Node<'_>| node.end_position().row - node.start_position().row + 1;
+    let body = node.child_by_field_name("body");
+    Measured {
+        place: place(path, node),
+        name: name_of(node, source),
+        ways,
+        lines: lines(node),
+        body: body.and_then(|body| source.get(body.byte_range())).unwrap_or_default(),
+        body_lines: body.map_or(0, lines),
     }
 }
 
-fn duplicate(
-    path: &str,
-    node: Node<'_>,
-    source: &[u8],
-    bodies: &mut HashMap<Vec<u8>, (String, usize)>,
-    found: &mut Vec<Finding>,
-) {
-    let Some(body) = node.child_by_field_name("body") else { return };
-    if body.end_position().row - body.start_position().row + 1 < MIN_DUPLICATE_LINES {
+fn measure(one: &Measured<'_, '_>, bodies: &mut Bodies, found: &mut Vec<Finding>) {
+    let Measured { place, name, ways, lines, .. } = *one;
+    if ways > MAX_COMPLEXITY {
+        let severity = if ways > 2 * MAX_COMPLEXITY { Severity::Medium } else { Severity::Low };
+        let message = format!("{name} has {ways} ways through it; more than {MAX_COMPLEXITY} are hard to test");
+        found.push(Finding::new((TOOL, "complexity", severity), place, message, "split it by what it decides"));
+    }
+    if lines > MAX_LINES {
+        let message = format!("{name} has {lines} lines; more than {MAX_LINES} are hard to read");
+        let rule = (TOOL, "long-function", Severity::Low);
+        found.push(Finding::new(rule, place, message, "split it into functions"));
+    }
+    duplicate(one, bodies, found);
+}
+
+fn duplicate(one: &Measured<'_, '_>, bodies: &mut Bodies, found: &mut Vec<Finding>) {
+    if one.body_lines < MIN_DUPLICATE_LINES {
         return;
     }
     // Byte for byte: of a file in Latin-1 there is no text.
-    let words = source.get(body.byte_range()).unwrap_or_default().split(u8::is_ascii_whitespace);
-    let plain = words.filter(|word| !word.is_empty()).collect::<Vec<&[u8]>>().join(&b' ');
-    let line = node.start_position().row + 1;
+    let mut plain = Vec::with_capacity(one.body.len());
+    for word in one.body.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
+        plain.extend_from_slice(word);
+        plain.push(b' ');
+    }
+    let (path, line, _) = one.place;
     if let Some((other, at)) = bodies.get(&plain) {
-        let message = format!("{} has the same body as the function at {other}:{at}", name_of(node, source));
+        let message = format!("{} has the same body as the function at {other}:{at}", one.name);
         let rule = (TOOL, "duplicate-code", Severity::Low);
-        let twin = Finding::new(rule, place(path, node), message, "call the other one");
+        let twin = Finding::new(rule, one.place, message, "call the other one");
         found.push(twin.with_others([other.clone()]));
     } else {
         bodies.insert(plain, (path.to_owned(), line));
@@ -219,17 +269,14 @@ fn unreachable(path: &str, block: Node<'_>, found: &mut Vec<Finding>) {
         let is_item = pair[1].kind().contains("function")
             || pair[1].kind().ends_with("_item")
             || pair[1].kind().contains("label");
-        // It makes a generator of a function of Python, wherever it stands.
-        let is_yield = inner_kind(pair[1]) == "yield";
-        if leaves(pair[0]) && !is_item && !is_yield && !is_conditional {
-            let rule = (TOOL, "unreachable-code", Severity::Medium);
-            found.push(Finding::new(
-                rule,
-                place(path, pair[1]),
-                "nothing gets here: the statement above leaves the block",
-                "remove it",
-            ));
+        if leaves(pair[0]) && !is_item && !is_conditional {
+            found.push(never_reached(place(path, pair[1])));
             return;
         }
     }
+}
+
+fn never_reached(at: (&str, usize, usize)) -> Finding {
+    let rule = (TOOL, "unreachable-code", Severity::Medium);
+    Finding::new(rule, at, "nothing gets here: the statement above leaves the block", "remove it")
 }

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use tree_sitter::Node;
 
-use super::{Definition, Reach, definitions, public_names, statements, targets};
+use super::{Definition, Reach, definitions, public_names};
 use crate::language::{Language, named, text};
+use crate::python::Module;
 
 /// How deep classes and modules are looked into: deeper ones are made by a machine, or to do harm.
 const MAX_DEPTH: usize = 16;
@@ -13,17 +14,20 @@ const MAX_DEPTH: usize = 16;
 /// The names that others can use, those of the project too, and behind them those of their members (`C.m`, `Type::f`, `module::f`).
 /// In order, each once.
 pub(crate) fn names_with_members(language: Language, source: &[u8]) -> Vec<String> {
+    if language == Language::Python {
+        return Module::parse(source).map(|module| module.names_with_members()).unwrap_or_default();
+    }
     let Some(tree) = language.parse(source) else { return Vec::new() };
     let root = tree.root_node();
     let mut names = match language {
         // A method goes by its type: by itself it may be the one of another.
-        Language::Go => Vec::new(),
-        Language::Python | Language::Rust | Language::JavaScript | Language::TypeScript | Language::Tsx => {
+        Language::Go | Language::Python => Vec::new(),
+        Language::Rust | Language::JavaScript | Language::TypeScript | Language::Tsx => {
             public_names(language, root, source, Reach::Project)
         }
     };
     match language {
-        Language::Python => python(root, source, &mut names),
+        Language::Python => {}
         Language::Rust => rust(&named(root), "", source, MAX_DEPTH, &mut names),
         Language::JavaScript | Language::TypeScript | Language::Tsx => script(language, root, source, &mut names),
         Language::Go => go(root, source, &mut names),
@@ -43,36 +47,6 @@ fn own_name<'s>(node: Node<'_>, source: &'s [u8]) -> Option<&'s str> {
 
 fn body(node: Node<'_>) -> Vec<Node<'_>> {
     node.child_by_field_name("body").map(named).unwrap_or_default()
-}
-
-// ---- Python ----------------------------------------------------------------------------------------------------------
-
-fn python(root: Node<'_>, source: &[u8], found: &mut Vec<String>) {
-    let all = definitions(Language::Python, root, source);
-    for class in all.iter().filter(|one| one.kind == "class" && is_public(one)) {
-        let inner = class.node.child_by_field_name("definition").unwrap_or(class.node);
-        of_class(class.name, inner, source, MAX_DEPTH, found);
-    }
-}
-
-/// Methods, attributes and classes of a class that have no `_` before them.
-fn of_class(class: &str, node: Node<'_>, source: &[u8], depth: usize, found: &mut Vec<String>) {
-    let Some(body) = node.child_by_field_name("body").filter(|_| depth > 0) else { return };
-    for statement in statements(body, source) {
-        let inner = statement.child_by_field_name("definition").unwrap_or(statement);
-        let names: Vec<Node<'_>> = match inner.kind() {
-            "function_definition" | "class_definition" => inner.child_by_field_name("name").into_iter().collect(),
-            "expression_statement" => targets(inner),
-            _ => Vec::new(),
-        };
-        for name in names.into_iter().map(|name| text(name, source)).filter(|name| !name.starts_with('_')) {
-            let member = format!("{class}.{name}");
-            if inner.kind() == "class_definition" {
-                of_class(&member, inner, source, depth - 1, found);
-            }
-            found.push(member);
-        }
-    }
 }
 
 // ---- Rust ------------------------------------------------------------------------------------------------------------

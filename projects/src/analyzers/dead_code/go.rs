@@ -43,7 +43,7 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
         }
         for one in definitions(Language::Go, root, source).into_iter().filter(|one| one.reach == Reach::File) {
             if !matches!(one.name, "main" | "init" | "_") && !is_one_of_many(one.node) {
-                let mut inside = Mentions::new();
+                let mut inside = Mentions::default();
                 count(one.node, source, NAMES, &mut inside);
                 let own = inside.get(one.name).copied().unwrap_or(0);
                 package.candidates.push((path, Candidate::new(&one, own)));

@@ -2,8 +2,7 @@
 //! that nothing in the whole project names. Whatever may be used without being named (decorators, attributes, base classes, strings,
 //! `__all__`, manifests and pages that name it) is left alone: what is said here should be true, not complete.
 
-use std::collections::{HashMap, HashSet};
-
+use foldhash::fast::RandomState;
 use tree_sitter::Node;
 
 use super::limits::MAX_PARSED;
@@ -25,6 +24,10 @@ const PRIVATE: &str = "unused-private";
 pub(super) const PUBLIC: &str = "unused-public";
 /// How much of a file is looked at for the mark of what made it, in bytes.
 const HEAD: usize = 1_000;
+
+/// Names are counted by the hundred thousand: their hash is a quick one, with a seed that no file knows.
+type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
+type HashSet<T> = std::collections::HashSet<T, RandomState>;
 
 /// How often each name stands somewhere.
 type Mentions<'s> = HashMap<&'s str, usize>;

@@ -1,15 +1,13 @@
 //! Python: imports and variables of a file, private names that no file reaches, public ones that nothing names.
 
-use std::collections::{HashMap, HashSet};
+use ruff_text_size::{TextRange, TextSize};
 
-use tree_sitter::Node;
-
-use super::{Candidate, Mentions, PUBLIC, TOOL, is_kept, pages, words};
+use super::{Candidate, HashMap, HashSet, Mentions, PUBLIC, TOOL, is_kept, pages, words};
 use crate::analyzers::snapshot::{Snapshot, Source};
 use crate::copy::Files;
-use crate::definitions::{Reach, definitions, holds_statements, statements};
 use crate::finding::{Finding, Severity};
-use crate::language::{Kinds, Language, each_below, each_with_depth, named, text};
+use crate::language::Language;
+use crate::python::{Definition, Module, WordKind};
 use crate::words::Words;
 
 /// Functions that reach names which are written nowhere.
@@ -64,9 +62,9 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     }
     let pages = pages(snapshot.files());
     let prefixes = Words::longest_first(all.iter().flat_map(|one| one.prefixes.iter().copied()));
-    let mut total = Mentions::new();
-    let mut reached: HashMap<&str, usize> = HashMap::new();
-    let mut taken: HashSet<(&str, &str)> = HashSet::new();
+    let mut total = Mentions::default();
+    let mut reached: HashMap<&str, usize> = HashMap::default();
+    let mut taken: HashSet<(&str, &str)> = HashSet::default();
     for one in &all {
         taken.extend(&one.taken);
         for (name, times) in &one.mentions {
@@ -122,20 +120,19 @@ fn is_library(files: &Files) -> bool {
 
 fn facts<'s>(file: &Source<'s>) -> Option<Facts<'s>> {
     let (path, source) = (file.path, file.bytes);
-    let tree = file.tree()?;
-    let root = tree.root_node();
+    let module = file.module()?;
     let mut facts = Facts { path, ..Facts::default() };
-    let places = mentions(root, source, &mut facts);
-    take_out(&places, source, &mut facts);
+    let names = mentions(&module, &mut facts);
+    take_out(&module, &names, &mut facts);
     // What a damaged file defines and uses is not known for sure.
-    if root.has_error() || path.ends_with(".pyi") || !is_kept(path, source) {
+    if module.error.is_some() || path.ends_with(".pyi") || !is_kept(path, source) {
         return Some(facts);
     }
     let is_dynamic = DYNAMIC.iter().any(|name| facts.mentions.contains_key(*name));
-    imports(&places.imports, source, &mut facts);
+    imports(&module, &mut facts);
     if !is_dynamic {
-        unread(&places, source, &mut facts);
-        names(root, source, &places, &mut facts);
+        unread(&module, &names, &mut facts);
+        defined(&module, &names, &mut facts);
     }
     Some(facts)
 }
@@ -151,110 +148,67 @@ fn module(path: &str) -> &str {
     file.strip_suffix(".py").unwrap_or(file)
 }
 
-/// What a node is for the rules of this file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Identifier,
-    Attribute,
-    Comment,
-    Function,
-    Import,
-    Expression,
-    Text,
-    /// What stands between the quotes of a text.
-    Content,
-    Other,
-}
-
-impl Kind {
-    fn of(kind: &str) -> Self {
-        match kind {
-            "identifier" => Self::Identifier,
-            "attribute" => Self::Attribute,
-            "comment" => Self::Comment,
-            "function_definition" => Self::Function,
-            "import_statement" | "import_from_statement" | "future_import_statement" => Self::Import,
-            "expression_statement" => Self::Expression,
-            "string" => Self::Text,
-            "string_content" => Self::Content,
-            _ => Self::Other,
-        }
-    }
-}
-
-/// What else one walk through a file tells, in the order of the text.
+/// Names and words of texts in the order of the file, each with the first byte of the name or text that it stands in.
 #[derive(Default)]
-struct Places<'t, 's> {
-    imports: Vec<Node<'t>>,
-    functions: Vec<Node<'t>>,
-    /// Names and words of texts, each with the first byte of the node that it stands in.
-    names: Vec<(usize, &'s str)>,
-}
+struct Names<'s>(Vec<(TextSize, &'s str)>);
 
-impl<'s> Places<'_, 's> {
-    /// The names and words within a node.
-    fn within(&self, node: Node<'_>) -> impl Iterator<Item = &'s str> {
-        let first = self.names.partition_point(|(at, _)| *at < node.start_byte());
-        let rest = &self.names[first..];
-        rest[..rest.partition_point(|(at, _)| *at < node.end_byte())].iter().map(|(_, name)| *name)
+impl<'s> Names<'s> {
+    /// Those within a range.
+    fn within(&self, range: TextRange) -> impl Iterator<Item = &'s str> {
+        let first = self.0.partition_point(|(at, _)| *at < range.start());
+        let rest = &self.0[first..];
+        rest[..rest.partition_point(|(at, _)| *at < range.end())].iter().map(|(_, name)| *name)
     }
 
-    fn times(&self, wanted: &str, node: Node<'_>) -> usize {
-        self.within(node).filter(|name| *name == wanted).count()
+    fn times(&self, wanted: &str, range: TextRange) -> usize {
+        self.within(range).filter(|name| *name == wanted).count()
     }
 }
 
-/// One walk through a file.
-fn mentions<'t, 's>(root: Node<'t>, source: &'s [u8], facts: &mut Facts<'s>) -> Places<'t, 's> {
-    let mut places = Places::default();
-    let kinds = Kinds::new(Language::Python, Kind::of);
-    let mut above: Vec<Kind> = Vec::new();
-    each_with_depth(root, |node, depth| {
-        let kind = kinds.of(node);
-        above.truncate(depth as usize);
-        match kind {
-            Kind::Identifier => {
-                let name = text(node, source);
-                *facts.mentions.entry(name).or_default() += 1;
-                places.names.push((node.start_byte(), name));
-            }
-            Kind::Function => places.functions.push(node),
-            Kind::Import => places.imports.push(node),
-            Kind::Attribute => {
-                let (object, name) = (node.child_by_field_name("object"), node.child_by_field_name("attribute"));
-                if let (Some(object), Some(name)) = (object, name) {
-                    facts.outward.insert(text(name, source));
-                    facts.taken.insert((last(text(object, source)), text(name, source)));
+/// One walk through the words of a file.
+fn mentions<'s>(module: &Module<'s>, facts: &mut Facts<'s>) -> Names<'s> {
+    let mut names = Names::default();
+    let mut before = "";
+    for word in &module.words {
+        let (at, text) = (word.range.start(), module.text(word.range));
+        match word.kind {
+            WordKind::Name | WordKind::Attribute | WordKind::AttributeOfName => {
+                *facts.mentions.entry(text).or_default() += 1;
+                names.0.push((at, text));
+                if word.kind != WordKind::Name {
+                    facts.outward.insert(text);
                 }
+                if word.kind == WordKind::AttributeOfName {
+                    facts.taken.insert((before, text));
+                }
+                before = text;
             }
-            Kind::Comment if text(node, source).starts_with("# type:") => {
-                for word in words(text(node, source)) {
+            WordKind::TypeComment => {
+                for word in words(text) {
                     *facts.mentions.entry(word).or_default() += 1;
                 }
             }
-            // Texts whose words count as names are not those that only explain.
-            Kind::Content if !above.ends_with(&[Kind::Expression, Kind::Text]) => {
-                let content = text(node, source);
-                for word in words(content) {
+            WordKind::Text => {
+                let mut end = None;
+                for word in words(text) {
                     *facts.mentions.entry(word).or_default() += 1;
                     facts.outward.insert(word);
-                    places.names.push((node.start_byte(), word));
+                    names.0.push((at, word));
+                    end = Some(word);
                 }
-                let end = words(content).last().filter(|end| end.len() >= MIN_PREFIX && end.ends_with('_'));
-                facts.prefixes.extend(end.filter(|end| content.ends_with(*end)));
+                let end = end.filter(|end| end.len() >= MIN_PREFIX && end.ends_with('_'));
+                facts.prefixes.extend(end.filter(|end| text.ends_with(*end)));
             }
-            Kind::Comment | Kind::Content | Kind::Expression | Kind::Text | Kind::Other => {}
         }
-        above.push(kind);
-    });
-    places
+    }
+    names
 }
 
 /// The names of imports are no use of them here.
-fn take_out<'s>(places: &Places<'_, 's>, source: &'s [u8], facts: &mut Facts<'s>) {
-    for import in places.imports.iter().copied() {
-        let from = import.child_by_field_name("module_name").map(|from| last(text(from, source)));
-        for name in places.within(import) {
+fn take_out<'s>(module: &Module<'s>, names: &Names<'s>, facts: &mut Facts<'s>) {
+    for import in &module.imports {
+        let from = import.from.map(|from| last(module.text(from)));
+        for name in names.within(import.range) {
             facts.taken.extend(from.map(|from| (from, name)));
             facts.outward.insert(name);
             if let Some(all) = facts.mentions.get_mut(name) {
@@ -264,85 +218,57 @@ fn take_out<'s>(places: &Places<'_, 's>, source: &'s [u8], facts: &mut Facts<'s>
     }
 }
 
-fn imports<'s>(statements: &[Node<'_>], source: &'s [u8], facts: &mut Facts<'s>) {
+fn imports<'s>(module: &Module<'s>, facts: &mut Facts<'s>) {
     if facts.path.ends_with("__init__.py") {
         return;
     }
-    let mut seen = HashSet::new();
-    for node in statements.iter().copied() {
-        if !matches!(node.kind(), "import_statement" | "import_from_statement")
-            || is_guarded(node)
-            || is_quiet(node, source)
-        {
+    let mut seen = HashSet::default();
+    for import in module.imports.iter().filter(|import| !import.is_future && !import.is_guarded) {
+        if is_quiet(import.range, module.source()) {
             continue;
         }
-        let module = node.child_by_field_name("module_name").map(|module| module.id());
-        for one in named(node).into_iter().filter(|one| Some(one.id()) != module) {
-            let Some(name) = bound(one, node, source) else { continue };
-            let is_used = facts.mentions.get(name).is_some_and(|times| *times > 0);
-            if !is_used && seen.insert(name) {
-                let at = one.start_position();
-                facts.imports.push(Import { name, line: at.row + 1, column: at.column + 1 });
+        for one in &import.names {
+            let name = module.text(one.name);
+            // `a as a` hands it on (PEP 484).
+            let bound = match one.alias.map(|alias| module.text(alias)) {
+                Some(alias) if alias == name => continue,
+                Some(alias) => alias,
+                None if import.from.is_none() => name.split('.').next().unwrap_or(name),
+                None => name,
+            };
+            let is_used = facts.mentions.get(bound).is_some_and(|times| *times > 0);
+            if !is_used && seen.insert(bound) {
+                let (line, column) = module.place(one.range.start());
+                facts.imports.push(Import { name: bound, line, column });
             }
         }
     }
-}
-
-/// The name that a part of an import brings; none for `a as a`, which hands it on (PEP 484).
-fn bound<'s>(one: Node<'_>, statement: Node<'_>, source: &'s [u8]) -> Option<&'s str> {
-    match one.kind() {
-        "dotted_name" if statement.kind() == "import_statement" => text(one, source).split('.').next(),
-        "dotted_name" => Some(text(one, source)),
-        "aliased_import" => {
-            let alias = text(one.child_by_field_name("alias")?, source);
-            (Some(alias) != one.child_by_field_name("name").map(|name| text(name, source))).then_some(alias)
-        }
-        _ => None,
-    }
-}
-
-/// Within `try`: it is tried whether it is there.
-fn is_guarded(node: Node<'_>) -> bool {
-    std::iter::successors(node.parent(), Node::parent).any(|above| above.kind() == "try_statement")
 }
 
 /// How far away in its line a word about an import may stand, in bytes.
 const MAX_AWAY: usize = 2_000;
 
 /// Whether somebody says that it is meant so.
-fn is_quiet(node: Node<'_>, source: &[u8]) -> bool {
+fn is_quiet(import: TextRange, source: &[u8]) -> bool {
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let (begin, behind) = (usize::from(import.start()), usize::from(import.end()).min(source.len()));
     // A line may be the whole file: what stands far away in it is not about this one.
-    let first = node.start_byte().saturating_sub(MAX_AWAY);
-    let last = node.end_byte().saturating_add(MAX_AWAY).min(source.len());
-    let (before, behind) = (&source[first..node.start_byte()], &source[node.end_byte()..last]);
-    let start = before.iter().rposition(is_end).map_or(first, |at| first + at + 1);
-    let end = behind.iter().position(is_end).map_or(last, |at| node.end_byte() + at);
+    let first = begin.saturating_sub(MAX_AWAY);
+    let last = behind.saturating_add(MAX_AWAY).min(source.len());
+    let start = source[first..begin].iter().rposition(is_end).map_or(first, |at| first + at + 1);
+    let end = source[behind..last].iter().position(is_end).map_or(last, |at| behind + at);
     source[start..end].windows(6).any(|part| part.eq_ignore_ascii_case(b"# noqa"))
 }
 
 /// Variables of functions that get a value and are never read.
-fn unread<'s>(places: &Places<'_, 's>, source: &'s [u8], facts: &mut Facts<'s>) {
-    for function in places.functions.iter().copied() {
-        let Some(body) = function.child_by_field_name("body") else { continue };
-        let mut written: HashMap<&'s str, Written<'_>> = HashMap::new();
-        each_below(body, |node| match node.kind() {
-            "function_definition" | "class_definition" => false,
-            "assignment" => {
-                let left = node.child_by_field_name("left").filter(|left| left.kind() == "identifier");
-                let is_set = node.child_by_field_name("right").is_some();
-                if let Some(at) = left.filter(|_| is_set) {
-                    written.entry(text(at, source)).or_insert(Written { at, times: 0, mentions: 0 }).times += 1;
-                }
-                // `a = b = 1`
-                true
-            }
-            kind => kind == "expression_statement" || holds_statements(kind),
-        });
-        if written.is_empty() {
-            continue;
+fn unread<'s>(module: &Module<'s>, names: &Names<'s>, facts: &mut Facts<'s>) {
+    for function in module.functions.iter().filter(|function| !function.writes.is_empty()) {
+        let mut written: HashMap<&'s str, Written> = HashMap::default();
+        for name in &function.writes {
+            let new = || Written { at: name.start(), times: 0, mentions: 0 };
+            written.entry(module.text(*name)).or_insert_with(new).times += 1;
         }
-        for name in places.within(function) {
+        for name in names.within(function.range) {
             if let Some(written) = written.get_mut(name) {
                 written.mentions += 1;
             }
@@ -351,8 +277,8 @@ fn unread<'s>(places: &Places<'_, 's>, source: &'s [u8], facts: &mut Facts<'s>) 
             .into_iter()
             .filter(|(name, written)| !name.starts_with('_') && written.mentions == written.times)
             .map(|(name, written)| {
-                let at = written.at.start_position();
-                Import { name, line: at.row + 1, column: at.column + 1 }
+                let (line, column) = module.place(written.at);
+                Import { name, line, column }
             })
             .collect();
         unread.sort_by_key(|one| (one.line, one.column));
@@ -361,9 +287,9 @@ fn unread<'s>(places: &Places<'_, 's>, source: &'s [u8], facts: &mut Facts<'s>) 
 }
 
 /// A variable of a function.
-struct Written<'t> {
+struct Written {
     /// Where it gets a value first.
-    at: Node<'t>,
+    at: TextSize,
     /// How often it gets one.
     times: usize,
     /// How often the function names it.
@@ -371,7 +297,7 @@ struct Written<'t> {
 }
 
 /// Definitions that may be unused.
-fn names<'s>(root: Node<'_>, source: &'s [u8], places: &Places<'_, 's>, facts: &mut Facts<'s>) {
+fn defined<'s>(module: &Module<'s>, names: &Names<'s>, facts: &mut Facts<'s>) {
     let file = facts.path.rsplit('/').next().unwrap_or(facts.path);
     let is_test = file.starts_with("test_")
         || file.ends_with("_test.py")
@@ -379,32 +305,27 @@ fn names<'s>(root: Node<'_>, source: &'s [u8], places: &Places<'_, 's>, facts: &
     if is_test || ASKED_BY_TOOLS.contains(&file) {
         return;
     }
-    for one in definitions(Language::Python, root, source) {
-        let is_special = one.name.starts_with("__") || one.name == "_" || ENTRIES.contains(&one.name);
-        if one.is_marked || is_special {
-            continue;
+    let candidate = |one: &Definition, kind| {
+        let name = module.text(one.name);
+        let (line, column) = module.place(one.range.start());
+        Candidate { name, kind, line, column, own: names.times(name, one.range) }
+    };
+    for one in module.definitions.iter().filter(|one| !one.is_marked) {
+        let name = module.text(one.name);
+        if !(name.starts_with("__") || name == "_" || ENTRIES.contains(&name)) {
+            match (module.is_public(name), one.kind) {
+                (false, kind) => facts.private.push(candidate(one, kind)),
+                // Constants are settings, tables and defaults that are there to be read by people too.
+                (true, "variable") => {}
+                (true, kind) => facts.public.push(candidate(one, kind)),
+            }
         }
-        let candidate = Candidate::new(&one, places.times(one.name, one.node));
-        match one.reach {
-            Reach::File => facts.private.push(candidate),
-            // Constants are settings, tables and defaults that are there to be read by people too.
-            Reach::Project | Reach::World if one.kind != "variable" => facts.public.push(candidate),
-            Reach::Project | Reach::World => {}
-        }
-    }
-    for class in statements(root, source).into_iter().filter(|node| node.kind() == "class_definition") {
-        // A base class may call what it does not have.
-        if class.child_by_field_name("superclasses").is_some() {
-            continue;
-        }
-        let methods = class.child_by_field_name("body").map(named).unwrap_or_default();
-        for method in methods.into_iter().filter(|node| node.kind() == "function_definition") {
-            let Some(name) = method.child_by_field_name("name").map(|name| text(name, source)) else { continue };
+        // Of a class with bases nothing is said: those may call what they do not have.
+        let methods = one.members.iter().filter(|method| method.is_direct && !method.is_marked);
+        for method in methods.filter(|method| method.kind == "function") {
+            let name = module.text(method.name);
             if name.starts_with('_') && !name.ends_with("__") && name != "_" {
-                let at = method.start_position();
-                let (line, column) = (at.row + 1, at.column + 1);
-                let own = places.times(name, method);
-                facts.private.push(Candidate { name, kind: "method", line, column, own });
+                facts.private.push(candidate(method, "method"));
             }
         }
     }

@@ -19,7 +19,7 @@ fn is_text(node: Node<'_>) -> bool {
 }
 
 pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
-    let mut total = Mentions::new();
+    let mut total = Mentions::default();
     let mut candidates = Vec::new();
     for file in snapshot.in_language(|language| language == Language::Rust) {
         let (path, source) = (file.path, file.bytes);
@@ -55,7 +55,7 @@ fn candidate<'s>(node: Node<'_>, source: &'s [u8]) -> Option<Candidate<'s>> {
     if !is_private || name == "main" || name.starts_with('_') || is_of_trait(node) || is_marked(node, source) {
         return None;
     }
-    let mut inside = Mentions::new();
+    let mut inside = Mentions::default();
     count(node, source, NAMES, &mut inside);
     let (at, own) = (node.start_position(), inside.get(name).copied().unwrap_or(0));
     Some(Candidate { name, kind, line: at.row + 1, column: at.column + 1, own })

@@ -38,12 +38,12 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
 }
 
 fn file(path: &str, (language, root): (Language, Node<'_>), source: &[u8], found: &mut Vec<Finding>) {
-    let mut mentions = Mentions::new();
+    let mut mentions = Mentions::default();
     count(root, source, NAMES, &mut mentions);
     let mut imported = Vec::new();
     each(root, |node| {
         if node.kind() == "import_statement" {
-            let mut inside = Mentions::new();
+            let mut inside = Mentions::default();
             count(node, source, NAMES, &mut inside);
             for (name, times) in inside {
                 if let Some(all) = mentions.get_mut(name) {
@@ -69,7 +69,7 @@ fn file(path: &str, (language, root): (Language, Node<'_>), source: &[u8], found
         if one.reach != Reach::File || one.is_marked || one.name.starts_with('_') {
             continue;
         }
-        let mut inside = Mentions::new();
+        let mut inside = Mentions::default();
         count(one.node, source, NAMES, &mut inside);
         // A statement that declares several names says each once.
         let candidate = Candidate::new(&one, inside.get(one.name).copied().unwrap_or(0));
