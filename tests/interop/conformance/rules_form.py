@@ -130,7 +130,7 @@ def _(w):
 
 @rules.check("rule.lists", "lists take `limit` and `cursor` and answer `items` and `next_cursor`")
 def _(w):
-    ran = {w.main.run(f"add [[steps=0 id=list-{n}]]", agent="react", namespace="lists")["run_id"] for n in range(3)}
+    ran = {w.main.run(f"add [[steps=0 id=list-{n}]]", agent="react", namespace="lists").json["run_id"] for n in range(3)}
     # Lists follow the log: a run's stream may have told its end before they have it.
     wait_for(lambda: ran <= {run["run_id"] for run in w.main.get("/runs?namespace=lists&limit=100").json["items"]}, 60, "the runs to be listed")
     seen, cursor, told = [], None, []
