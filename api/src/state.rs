@@ -275,12 +275,16 @@ pub struct Parts {
     pub toolbox: Toolbox,
 }
 
-/// What routes with a log and stores may use.
+/// What routes with a log and stores may use. What stands around a route has a clone of its own for each request.
 #[derive(Clone)]
 pub struct AppState {
+    all: Arc<All>,
+}
+
+struct All {
     core: Core,
-    parts: Arc<Parts>,
-    shared: Arc<Shared>,
+    parts: Parts,
+    shared: Shared,
 }
 
 struct Shared {
@@ -310,60 +314,60 @@ impl AppState {
             lag: Mutex::new(None),
             health: HealthPage::default(),
         };
-        Ok(Self { core, parts: Arc::new(parts), shared: Arc::new(shared) })
+        Ok(Self { all: Arc::new(All { core, parts, shared }) })
     }
 
     /// The part without a log and stores.
     pub fn core(&self) -> &Core {
-        &self.core
+        &self.all.core
     }
 
     /// What happens in runs now.
     pub fn hub(&self) -> &Hub {
-        &self.parts.hub
+        &self.all.parts.hub
     }
 
     /// What it is made of.
     pub fn parts(&self) -> &Parts {
-        &self.parts
+        &self.all.parts
     }
 
     /// What `/health` answered last.
     pub(crate) fn health(&self) -> &HealthPage {
-        &self.shared.health
+        &self.all.shared.health
     }
 
     /// Records that could not be handled.
     pub fn dead_letters(&self) -> &DeadLetters {
-        &self.shared.dead_letters
+        &self.all.shared.dead_letters
     }
 
     /// Idempotency keys on their way.
     pub fn reservations(&self) -> &Reservations {
-        &self.shared.reservations
+        &self.all.shared.reservations
     }
 
     /// Requests with an idempotency key that are handled now.
     pub(crate) fn turns(&self) -> &Turns {
-        &self.shared.turns
+        &self.all.shared.turns
     }
 
     /// A place for a stream or a waiting request; 429 when all are taken.
     pub fn stream_slot(&self) -> Result<tokio::sync::OwnedSemaphorePermit, ApiError> {
-        self.shared.streams.clone().try_acquire_owned().map_err(|_| {
-            ApiError::busy(format!("{} open, which is the limit", counted(self.shared.max_streams, "stream")))
+        self.all.shared.streams.clone().try_acquire_owned().map_err(|_| {
+            ApiError::busy(format!("{} open, which is the limit", counted(self.all.shared.max_streams, "stream")))
                 .hint("close some, try again later, or raise RIVERRUN_API_MAX_STREAMS")
         })
     }
 
     /// How far each group is behind, at most a second old.
     pub async fn lag(&self) -> Result<Vec<PartitionLag>, LogError> {
-        if let Some((at, lag)) = self.shared.lag.lock().as_ref()
+        if let Some((at, lag)) = self.all.shared.lag.lock().as_ref()
             && at.elapsed() < LAG_AGE
         {
             return Ok(lag.clone());
         }
-        let parts = &self.parts;
+        let parts = &self.all.parts;
         // The broker of this process is asked without a client; any other takes one for each group.
         let mut lag = match &parts.embedded_broker {
             Some(broker) => lag::of_groups(broker, &parts.groups)?,
@@ -390,14 +394,14 @@ impl AppState {
                 }));
             }
         }
-        *self.shared.lag.lock() = Some((Instant::now(), lag.clone()));
+        *self.all.shared.lag.lock() = Some((Instant::now(), lag.clone()));
         Ok(lag)
     }
 
     /// The same, summed by group.
     pub async fn lag_by_group(&self) -> Result<BTreeMap<String, i64>, LogError> {
         let mut sums: BTreeMap<String, i64> =
-            self.parts.workers.statuses().into_iter().map(|status| (status.group, 0)).collect();
+            self.all.parts.workers.statuses().into_iter().map(|status| (status.group, 0)).collect();
         for line in self.lag().await? {
             *sums.entry(line.group).or_default() += line.lag;
         }
@@ -407,7 +411,7 @@ impl AppState {
 
 impl FromRef<AppState> for Core {
     fn from_ref(state: &AppState) -> Self {
-        state.core.clone()
+        state.core().clone()
     }
 }
 
