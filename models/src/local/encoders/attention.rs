@@ -6,7 +6,7 @@ use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::kernels::{LANES, softmax, widest};
-use super::matrix::{By, Former, Matrix, multiply};
+use super::matrix::{Matrix, multiply};
 
 /// Tokens of a text whose products the kernels of matrices cost more to begin than they take.
 const SHORT: usize = 64;
@@ -110,11 +110,11 @@ impl Part<'_> {
             let weights = &mut scratch.weights[..count * length];
             let queries = Matrix::of_rows(queries, count, size, 3 * width);
             let keys = Matrix::of_rows(keys, length, size, 3 * width).transposed();
-            multiply(weights, length, Former::Replaced, queries, keys, By::Caller);
+            multiply(weights, length, queries, keys);
             weigh(weights, length, self.text, self.queries.clone(), head, size);
             let weights = Matrix::of_rows(weights, count, length, length);
             let values = Matrix::of_rows(values, length, size, 3 * width);
-            multiply(out, width, Former::Replaced, weights, values, By::Caller);
+            multiply(out, width, weights, values);
         }
     }
 }

@@ -19,9 +19,8 @@ use super::attention::{Biases, Heads, Text, attend};
 use super::cores;
 use super::hidden::{Hidden, Wanted, numbers};
 use super::kernels::{Activation, Norm, activate, add, add_bias};
-use super::matrix::{By, Former, Matrix, multiply};
+use super::panels::{By, Former, Panels};
 use super::shares;
-use super::skinny;
 
 /// Distances beyond this share the last bucket.
 const MAX_DISTANCE: f64 = 128.0;
@@ -138,8 +137,8 @@ struct Layer {
 }
 
 struct Dense {
-    /// Inputs are rows, outputs columns.
-    weight: Vec<f32>,
+    /// A column for each output.
+    weight: Panels,
     bias: Vec<f32>,
 }
 
@@ -340,33 +339,18 @@ impl Dense {
         let weights = all.iter().map(|vb| vb.get((outputs, inputs), "weight")).collect::<Result<Vec<Tensor>>>()?;
         let biases = all.iter().map(|vb| vb.get(outputs, "bias")?.to_vec1::<f32>());
         let bias = biases.collect::<Result<Vec<Vec<f32>>>>()?.concat();
-        Ok(Dense { weight: numbers(&Tensor::cat(&weights, 0)?.t()?.contiguous()?)?, bias })
+        Ok(Dense { weight: Panels::of_columns(&numbers(&Tensor::cat(&weights, 0)?)?, inputs), bias })
     }
 
     /// Its outputs without the bias, whatever is in `out`.
     fn replace(&self, out: &mut Vec<f32>, rows: &[f32], by: By) {
-        resize(out, rows.len() / self.inputs() * self.bias.len());
-        self.multiply(out, rows, Former::Replaced, by);
+        resize(out, rows.len() / self.weight.depth() * self.bias.len());
+        self.weight.multiply(out, Former::Replaced, rows, by);
     }
 
     /// Adds its outputs without the bias to `out`.
     fn add(&self, out: &mut [f32], rows: &[f32], by: By) {
-        self.multiply(out, rows, Former::Kept, by);
-    }
-
-    fn multiply(&self, out: &mut [f32], rows: &[f32], former: Former, by: By) {
-        let (inputs, outputs) = (self.inputs(), self.bias.len());
-        let count = rows.len() / inputs;
-        if skinny::takes(count, outputs) {
-            return skinny::multiply(out, former, rows, &self.weight, inputs, outputs);
-        }
-        let rows = Matrix::of_rows(rows, count, inputs, inputs);
-        let weight = Matrix::of_rows(&self.weight, inputs, outputs, outputs);
-        multiply(out, outputs, former, rows, weight, by);
-    }
-
-    fn inputs(&self) -> usize {
-        self.weight.len() / self.bias.len()
+        self.weight.multiply(out, Former::Kept, rows, by);
     }
 }
 

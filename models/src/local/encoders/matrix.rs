@@ -18,24 +18,6 @@ pub(super) struct Matrix<'a> {
     strides: (usize, usize),
 }
 
-/// Who multiplies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum By {
-    /// The thread that asks.
-    Caller,
-    /// All threads of the pool that it is one of.
-    Pool,
-}
-
-/// What becomes of the numbers in the place of a product.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Former {
-    /// They are lost.
-    Replaced,
-    /// The product is added to them.
-    Kept,
-}
-
 impl<'a> Matrix<'a> {
     /// Rows that follow one another, each of `stride` numbers, of which the first `columns` count.
     ///
@@ -53,18 +35,14 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Puts `left · right` into the rows of `out`, which lie `stride` numbers apart.
+/// Puts `left · right` into the rows of `out`, which lie `stride` numbers apart, on the thread that asks.
 ///
 /// # Panics
 /// Where the matrices do not fit one another, or the product does not lie in `out`.
-pub(super) fn multiply(out: &mut [f32], stride: usize, former: Former, left: Matrix<'_>, right: Matrix<'_>, by: By) {
+pub(super) fn multiply(out: &mut [f32], stride: usize, left: Matrix<'_>, right: Matrix<'_>) {
     let (rows, columns, depth) = (left.rows, right.columns, left.columns);
     assert_eq!(depth, right.rows, "columns of the left and rows of the right");
     assert!(columns <= stride && reach(rows, columns, stride) <= out.len(), "{rows} × {columns} by {stride}");
-    let by = match by {
-        By::Caller => Parallelism::None,
-        By::Pool => Parallelism::Rayon(rayon::current_num_threads()),
-    };
     let number = |size: usize| isize::try_from(size).unwrap_or(isize::MAX);
     // SAFETY: the three pointers come from slices that live throughout the call, `out` from one that nobody else reads. Row r and column
     // c of a matrix lie at r·(its row stride) + c·(its column stride). For `left` and `right` `of_rows` found the last of these within
@@ -77,7 +55,7 @@ pub(super) fn multiply(out: &mut [f32], stride: usize, former: Former, left: Mat
             out.as_mut_ptr(),
             1,
             number(stride),
-            former == Former::Kept,
+            false,
             left.numbers.as_ptr(),
             number(left.strides.1),
             number(left.strides.0),
@@ -89,7 +67,7 @@ pub(super) fn multiply(out: &mut [f32], stride: usize, former: Former, left: Mat
             false,
             false,
             false,
-            by,
+            Parallelism::None,
         );
     }
 }
@@ -121,13 +99,9 @@ mod tests {
             });
             let (left, right) =
                 (Matrix::of_rows(&left, rows, depth, depth), Matrix::of_rows(&right, depth, columns, columns));
-            for by in [By::Caller, By::Pool] {
-                let mut out = vec![1.0; rows * columns];
-                multiply(&mut out, columns, Former::Replaced, left, right, by);
-                assert_eq!(out, expected, "{rows} × {depth} × {columns}");
-                multiply(&mut out, columns, Former::Kept, left, right, by);
-                assert!(out.iter().zip(&expected).all(|(twice, once)| *twice == 2.0 * once));
-            }
+            let mut out = vec![1.0; rows * columns];
+            multiply(&mut out, columns, left, right);
+            assert_eq!(out, expected, "{rows} × {depth} × {columns}");
         }
     }
 
@@ -141,7 +115,7 @@ mod tests {
         }
         let part = Matrix::of_rows(&whole[2..], 3, 2, 5);
         let mut out = [-1.0; 3 * 4];
-        multiply(&mut out[1..], 4, Former::Replaced, part, part.transposed(), By::Caller);
+        multiply(&mut out[1..], 4, part, part.transposed());
         assert_eq!(out, [-1.0, 100.0, 100.0, 100.0, -1.0, 100.0, 101.0, 102.0, -1.0, 100.0, 102.0, 104.0]);
     }
 
@@ -153,7 +127,7 @@ mod tests {
         let fits = Matrix::of_rows(&short, 2, 3, 4);
         let product = |out: usize, stride: usize, right: Matrix<'_>| {
             let mut out = vec![0.0; out];
-            multiply(&mut out, stride, Former::Replaced, fits, right, By::Caller);
+            multiply(&mut out, stride, fits, right);
         };
         assert!(std::panic::catch_unwind(|| product(9, 3, fits)).is_err(), "inner sizes differ");
         assert!(std::panic::catch_unwind(|| product(3, 2, fits.transposed())).is_err(), "out is too short");
