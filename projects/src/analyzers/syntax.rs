@@ -268,7 +268,6 @@ fn unreachable(path: &str, block: Node<'_>, found: &mut Vec<Finding>) {
             matches!(
                 inner_kind(node),
                 "return_statement"
-                    | "raise_statement"
                     | "break_statement"
                     | "continue_statement"
                     | "throw_statement"
