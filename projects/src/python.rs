@@ -68,7 +68,7 @@ impl<'f> Module<'f> {
         Some(if depth > USUAL_DEPTH { stacker::grow(LARGE_STACK, read) } else { read() })
     }
 
-    fn read(bytes: &'f [u8], text: Option<&'f str>, source: &str, parsed: Parsed<ruff_python_ast::ModModule>) -> Self {
+    fn read(bytes: &'f [u8], text: Option<&'f str>, source: &str, parsed: Parsed<ModModule>) -> Self {
         let ends = memchr::memchr2_iter(b'\n', b'\r', bytes);
         let ends = ends.filter(|at| bytes[*at] == b'\n' || bytes.get(at + 1) != Some(&b'\n'));
         let body = parsed.suite();
