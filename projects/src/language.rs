@@ -95,10 +95,10 @@ impl Language {
         }
     }
 
-    /// Whether a node is a function with a body.
+    /// Whether a node is a function with a body. Those of Python are found by another parser.
     pub fn is_function(self, kind: &str) -> bool {
         match self {
-            Self::Python => kind == "function_definition",
+            Self::Python => false,
             Self::Rust => kind == "function_item",
             Self::JavaScript | Self::TypeScript | Self::Tsx => {
                 matches!(kind, "function_declaration" | "method_definition" | "arrow_function" | "function_expression")
@@ -107,22 +107,11 @@ impl Language {
         }
     }
 
-    /// Whether a node is one more way through a function (McCabe, "A Complexity Measure", 1976).
+    /// Whether a node is one more way through a function (McCabe, "A Complexity Measure", 1976). Those of Python are found by another
+    /// parser.
     pub fn is_branch(self, kind: &str) -> bool {
         match self {
-            Self::Python => matches!(
-                kind,
-                "if_statement"
-                    | "elif_clause"
-                    | "for_statement"
-                    | "while_statement"
-                    | "except_clause"
-                    | "boolean_operator"
-                    | "conditional_expression"
-                    | "for_in_clause"
-                    | "if_clause"
-                    | "case_clause"
-            ),
+            Self::Python => false,
             Self::Rust => {
                 matches!(kind, "if_expression" | "match_arm" | "while_expression" | "for_expression" | "try_expression")
             }

@@ -45,7 +45,7 @@ pub(crate) struct Module<'f> {
     pub(crate) unreachable: Vec<TextSize>,
     /// What the module defines at its outermost level.
     pub(crate) definitions: Vec<Definition>,
-    /// The texts of `__all__`, when it is there and made of literals.
+    /// The texts of `__all__` in their order as texts, when it is there and made of literals.
     pub(crate) listed: Option<Vec<TextRange>>,
     /// What statements do, as far as a rule of leakage may speak of the file.
     pub(crate) scopes: Vec<Scope>,
@@ -68,7 +68,7 @@ impl<'f> Module<'f> {
         Some(if depth > USUAL_DEPTH { stacker::grow(LARGE_STACK, read) } else { read() })
     }
 
-    fn read(bytes: &'f [u8], text: Option<&'f str>, source: &str, parsed: Parsed<ruff_python_ast::ModModule>) -> Self {
+    fn read(bytes: &'f [u8], text: Option<&'f str>, source: &str, parsed: Parsed<ModModule>) -> Self {
         let ends = memchr::memchr2_iter(b'\n', b'\r', bytes);
         let ends = ends.filter(|at| bytes[*at] == b'\n' || bytes.get(at + 1) != Some(&b'\n'));
         let body = parsed.suite();
@@ -76,7 +76,7 @@ impl<'f> Module<'f> {
         let words = words::of(parsed.tokens(), source, &outline);
         let scopes = if words.may_leak { flow::scopes(body, source) } else { Vec::new() };
         let listed = outline.listed.map(|values| values.iter().flat_map(|value| words.texts_within(*value)).collect());
-        Self {
+        let mut module = Self {
             bytes,
             text,
             lines: ends.map(|at| u32::try_from(at + 1).unwrap_or(u32::MAX)).collect(),
@@ -88,9 +88,15 @@ impl<'f> Module<'f> {
             imports: outline.imports,
             unreachable: outline.unreachable,
             definitions: outline.definitions,
-            listed,
+            listed: None,
             scopes,
-        }
+        };
+        // In order, since each name that is defined is looked for.
+        module.listed = listed.map(|mut texts: Vec<TextRange>| {
+            texts.sort_by(|a, b| module.text(*a).cmp(module.text(*b)));
+            texts
+        });
+        module
     }
 
     /// The text of a range; nothing where it is not UTF-8.
@@ -140,7 +146,7 @@ impl<'f> Module<'f> {
     /// Whether others can use a name of the outermost level.
     pub(crate) fn is_public(&self, name: &str) -> bool {
         match &self.listed {
-            Some(listed) => listed.iter().any(|one| self.text(*one) == name),
+            Some(listed) => listed.binary_search_by(|one| self.text(*one).cmp(name)).is_ok(),
             None => !name.starts_with('_'),
         }
     }

@@ -44,7 +44,7 @@ use crate::figures::RunFigures;
 use crate::submit::IngestTarget;
 use crate::wire::{IngestView, RunView, StepView, Timestamp};
 use live::{Listener, LiveRun};
-use unread::Unread;
+use unread::{Early, Unread};
 
 /// Events kept for all runs together, at most.
 const MAX_BUFFERED: usize = 100_000;
@@ -85,6 +85,7 @@ struct State {
     ingests: HashMap<IngestId, watch::Sender<Seen>>,
     pending_ingests: HashMap<IngestId, IngestView>,
     pending_ingest_order: VecDeque<IngestId>,
+    early: Early,
 }
 
 /// A run whose command is on the log and that no worker has taken yet.
@@ -217,7 +218,8 @@ impl Hub {
         if known || state.pending.contains_key(&run_id) {
             return;
         }
-        state.pending.insert(run_id, Pending { request: request.clone(), at, unread: None });
+        let unread = state.early.take(&run_id.to_string(), now_ms());
+        state.pending.insert(run_id, Pending { request: request.clone(), at, unread });
         state.pending_order.push_back(run_id);
         while state.pending_order.len() > MAX_PENDING {
             if let Some(oldest) = state.pending_order.pop_front() {
@@ -337,8 +339,11 @@ impl Hub {
             created_at: Timestamp(now_ms()),
             finished_at: None,
         };
-        let view = IngestView::new(nothing_yet, 0);
+        let mut view = IngestView::new(nothing_yet, 0);
         let mut state = self.inner.state.lock();
+        if let Some(unread) = state.early.take(&ingest_id.to_string(), now_ms()) {
+            unread.end(&mut view);
+        }
         state.pending_ingests.insert(ingest_id, view);
         state.pending_ingest_order.push_back(ingest_id);
         if state.pending_ingest_order.len() > MAX_PENDING

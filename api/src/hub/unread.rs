@@ -2,6 +2,8 @@
 //! nothing is on the log of what they would have begun, so their letters say how it stands. A letter that is sent again, and then taken,
 //! is what the log says of it from there on.
 
+use std::collections::VecDeque;
+
 use riverrun_log::DeadLetter;
 use riverrun_schemas::{Failure, IngestId, RunId};
 use riverrun_stores::read_models::failure_view;
@@ -9,6 +11,12 @@ use riverrun_stores::read_models::failure_view;
 use super::live::queued;
 use super::{Hub, Pending};
 use crate::wire::{IngestView, RunStatus, RunView, Timestamp};
+
+/// Letters of commands that are not remembered, at most: those of other processes, and those that come before whoever wrote a command
+/// remembers it, as the first ones of a chain may.
+const MAX_EARLY: usize = 256;
+/// How old such a letter may be when its command is remembered, in milliseconds: an older one is of an earlier try.
+const EARLY_MS: i64 = 10_000;
 
 /// What a dead letter says of what was asked for.
 #[derive(Debug, Clone)]
@@ -26,10 +34,31 @@ impl Unread {
     }
 
     /// The ingest as it is shown until a worker takes it.
-    fn end(&self, ingest: &mut IngestView) {
+    pub(super) fn end(&self, ingest: &mut IngestView) {
         ingest.status = "failed".to_owned();
         ingest.error = Some(failure_view(&self.failure));
         ingest.finished_at = Some(Timestamp(self.at));
+    }
+}
+
+/// Letters of commands that are not remembered yet, by their keys, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Early(VecDeque<(String, Unread)>);
+
+impl Early {
+    fn put(&mut self, key: String, unread: Unread) {
+        self.0.retain(|(known, _)| *known != key);
+        self.0.push_back((key, unread));
+        if self.0.len() > MAX_EARLY {
+            self.0.pop_front();
+        }
+    }
+
+    /// That of a command that is remembered now.
+    pub(super) fn take(&mut self, key: &str, now: i64) -> Option<Unread> {
+        let place = self.0.iter().position(|(known, _)| known == key)?;
+        let (_, unread) = self.0.remove(place)?;
+        (unread.at.saturating_add(EARLY_MS) >= now).then_some(unread)
     }
 }
 
@@ -55,13 +84,15 @@ impl Hub {
         let unread = Unread::of(letter);
         let mut state = self.inner.state.lock();
         if let Ok(run_id) = key.parse::<RunId>() {
-            if let Some(pending) = state.pending.get_mut(&run_id) {
-                pending.unread = Some(unread);
+            match state.pending.get_mut(&run_id) {
+                Some(pending) => pending.unread = Some(unread),
+                None => state.early.put(run_id.to_string(), unread),
             }
-        } else if let Ok(ingest_id) = key.parse::<IngestId>()
-            && let Some(ingest) = state.pending_ingests.get_mut(&ingest_id)
-        {
-            unread.end(ingest);
+        } else if let Ok(ingest_id) = key.parse::<IngestId>() {
+            match state.pending_ingests.get_mut(&ingest_id) {
+                Some(ingest) => unread.end(ingest),
+                None => state.early.put(ingest_id.to_string(), unread),
+            }
         }
     }
 
@@ -77,6 +108,7 @@ mod tests {
     use riverrun_log::dead_letters::LetterState;
     use riverrun_log::{Schemas, TopicPartition};
     use riverrun_schemas::agent::{RunAccepted, RunRequest};
+    use riverrun_schemas::now_ms;
     use riverrun_stores::Sql;
     use riverrun_workers::tracer::TracingService;
 
@@ -145,6 +177,37 @@ mod tests {
         assert_eq!((taken.status, taken.error, taken.finished_at), (RunStatus::Queued, None, None));
         hub.on_dead_letter(&letter(&run_id.to_string()));
         assert!(!hub.is_unread(run_id), "what the log says of it counts");
+    }
+
+    #[tokio::test]
+    async fn given_a_letter_before_its_command_is_remembered_when_it_is_asked_for_then_it_has_failed_unless_it_is_old()
+    {
+        let (_folder, hub) = hub().await;
+        let request = RunRequest { task: "x".to_owned(), ..RunRequest::default() };
+        for (name, at_ms, has_failed) in [("early", now_ms(), true), ("old", now_ms() - 2 * EARLY_MS, false)] {
+            let (run_id, ingest_id) = (RunId::derive(&[name]), IngestId::derive(&[name]));
+            for key in [run_id.to_string(), ingest_id.to_string()] {
+                hub.on_dead_letter(&DeadLetter { at_ms, ..letter(&key) });
+            }
+            hub.remember_accepted(run_id, &request, at_ms);
+            hub.remember_ingest(ingest_id, &target());
+            assert_eq!(hub.is_unread(run_id), has_failed, "{name}");
+            assert_eq!(hub.ingest(ingest_id).await.unwrap().unwrap().ended(), has_failed, "{name}");
+        }
+    }
+
+    #[test]
+    fn given_letters_of_commands_that_nobody_remembers_when_there_are_many_then_the_oldest_go() {
+        let mut early = Early::default();
+        let unread = Unread::of(&letter("run"));
+        for number in 0..=MAX_EARLY {
+            for _ in 0..2 {
+                early.put(number.to_string(), unread.clone());
+            }
+        }
+        assert_eq!(early.0.len(), MAX_EARLY);
+        assert!(early.take("0", unread.at).is_none() && early.take("1", unread.at).is_some());
+        assert!(early.take("1", unread.at).is_none(), "it is told once");
     }
 
     #[tokio::test]

@@ -1,6 +1,8 @@
 //! Leaks of machine learning: what a model learns from data that it is tested on (Kaufman et al., "Leakage in data mining", 2012).
 //! Python, one scope at a time; what goes through other functions is not followed.
 
+use std::collections::HashSet;
+
 use super::snapshot::Snapshot;
 use crate::finding::{Finding, Severity};
 use crate::language::Language;
@@ -36,6 +38,8 @@ const TRANSFORMERS: &[&str] = &[
     "TargetEncoder",
     "KBinsDiscretizer",
 ];
+/// Targets of a scope that features are compared with; people write one or two.
+const MAX_TARGETS: usize = 16;
 
 pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -43,9 +47,10 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
         let Some(module) = file.module() else { continue };
         for scope in &module.scopes {
             let at = At { path: file.path, module: &module };
-            fit_before_split(at, scope, &mut found);
+            let variables = Variables::of(scope);
+            fit_before_split(at, scope, &variables, &mut found);
             resample_before_split(at, scope, &mut found);
-            test_in_training(at, scope, &mut found);
+            test_in_training(at, scope, &variables, &mut found);
             target_in_features(at, scope, &mut found);
             shuffled_time(at, scope, &mut found);
         }
@@ -71,21 +76,36 @@ fn split(scope: &Scope) -> Option<&Call> {
     scope.calls.iter().find(|call| SPLITS.contains(&call.name.as_str()))
 }
 
-/// Whether a text names a class, itself or through the variable that holds one of it.
-fn is_of(scope: &Scope, on: &str, classes: &[&str]) -> bool {
-    let names = |text: &str| {
-        let class = text.split('(').next().unwrap_or_default();
-        text.contains('(') && classes.contains(&class.rsplit('.').next().unwrap_or(class))
-    };
-    names(on) || scope.assignments.iter().any(|one| one.left == on && names(&one.right))
+/// What variables of a scope hold, as far as rules ask: once for all calls.
+struct Variables<'s> {
+    transformers: HashSet<&'s str>,
+    /// Tables with test data in them.
+    joined: HashSet<&'s str>,
 }
 
-fn fit_before_split(at: At<'_>, scope: &Scope, found: &mut Vec<Finding>) {
+impl<'s> Variables<'s> {
+    fn of(scope: &'s Scope) -> Self {
+        let that = |holds: fn(&str) -> bool| {
+            let assigned = scope.assignments.iter().filter(move |one| holds(&one.right));
+            assigned.map(|one| one.left.as_str()).collect()
+        };
+        Self { transformers: that(makes_transformer), joined: that(joins_test) }
+    }
+}
+
+/// Whether a text names a class of transformers and calls it.
+fn makes_transformer(text: &str) -> bool {
+    let class = text.split('(').next().unwrap_or_default();
+    text.contains('(') && TRANSFORMERS.contains(&class.rsplit('.').next().unwrap_or(class))
+}
+
+fn fit_before_split(at: At<'_>, scope: &Scope, variables: &Variables<'_>, found: &mut Vec<Finding>) {
     let Some(split) = split(scope) else { return };
     for call in scope.calls.iter().filter(|call| call.end < split.end) {
         let fits = matches!(call.name.as_str(), "fit" | "fit_transform");
         let is_train = call.arguments.first().is_some_and(|argument| argument.to_lowercase().contains("train"));
-        if fits && !is_train && is_of(scope, &call.on, TRANSFORMERS) {
+        let is_transformer = makes_transformer(&call.on) || variables.transformers.contains(call.on.as_str());
+        if fits && !is_train && is_transformer {
             let message = format!("{}.{} learns from all data before they are split", call.on, call.name);
             let fix = "split first, fit on the training part and only transform the test part";
             found.push(Finding::new((TOOL, "fit-before-split", Severity::High), at.call(call), message, fix));
@@ -115,12 +135,11 @@ fn is_test(name: &str) -> bool {
     is_name && lower.split('_').any(|part| matches!(part, "test" | "xtest" | "ytest" | "holdout"))
 }
 
-fn test_in_training(at: At<'_>, scope: &Scope, found: &mut Vec<Finding>) {
+fn test_in_training(at: At<'_>, scope: &Scope, variables: &Variables<'_>, found: &mut Vec<Finding>) {
     for call in scope.calls.iter().filter(|call| matches!(call.name.as_str(), "fit" | "fit_transform" | "partial_fit"))
     {
         let Some(first) = call.arguments.first() else { continue };
-        let is_joined = scope.assignments.iter().any(|one| one.left == *first && joins_test(&one.right));
-        if is_test(first) || is_joined || joins_test(first) {
+        if is_test(first) || variables.joined.contains(first.as_str()) || joins_test(first) {
             let message = format!("{} is fitted on {first}, which has test data", call.name);
             let fix = "fit on the training part; the test part is only for predict, transform and score";
             found.push(Finding::new((TOOL, "test-in-training", Severity::Critical), at.call(call), message, fix));
@@ -135,24 +154,46 @@ fn joins_test(right: &str) -> bool {
     joins && arguments.split(['[', ']', '(', ')', ',']).any(is_test)
 }
 
-fn target_in_features(at: At<'_>, scope: &Scope, found: &mut Vec<Finding>) {
+/// A column of a table that is to be foretold.
+struct Target<'s> {
+    frame: &'s str,
+    column: &'s str,
+    /// Whether it was taken out of the table.
+    is_dropped: bool,
+}
+
+/// The targets of a scope, in their order, each once.
+fn targets(scope: &Scope) -> Vec<Target<'_>> {
     let is_name = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let mut found: Vec<Target<'_>> = Vec::new();
     for target in scope.assignments.iter().filter(|one| matches!(one.left.as_str(), "y" | "target" | "labels")) {
         let Some((frame, rest)) = target.right.split_once("[\"") else { continue };
         let Some(column) = rest.strip_suffix("\"]").or_else(|| rest.strip_suffix("\"].values")) else { continue };
-        if !is_name(frame) || column.contains('"') {
+        let is_known = || found.iter().any(|known| (known.frame, known.column) == (frame, column));
+        if !is_name(frame) || column.contains('"') || is_known() {
             continue;
         }
-        for features in scope.assignments.iter().filter(|one| matches!(one.left.as_str(), "X" | "features" | "x")) {
-            let takes = takes_all(features, frame) || drops_others(features, frame, column);
-            let whole = takes && !dropped(scope, frame, column);
-            if whole || lists(features, frame, column) {
-                let message = format!("{} still has the target {column:?}", features.left);
-                let fix = format!("leave it out: {frame}.drop(columns=[\"{column}\"])");
-                let place = (at.path, at.module.line(features.start), 1);
-                found.push(Finding::new((TOOL, "target-in-features", Severity::Critical), place, message, fix));
-            }
+        found.push(Target { frame, column, is_dropped: dropped(scope, frame, column) });
+        if found.len() == MAX_TARGETS {
+            break;
         }
+    }
+    found
+}
+
+/// One finding for features that have several targets: their number is that of the lines, and not its square.
+fn target_in_features(at: At<'_>, scope: &Scope, found: &mut Vec<Finding>) {
+    let targets = targets(scope);
+    for features in scope.assignments.iter().filter(|one| matches!(one.left.as_str(), "X" | "features" | "x")) {
+        let has = |target: &&Target<'_>| {
+            let takes = || takes_all(features, target.frame) || drops_others(features, target.frame, target.column);
+            !target.is_dropped && takes() || lists(features, target.frame, target.column)
+        };
+        let Some(Target { frame, column, .. }) = targets.iter().find(has) else { continue };
+        let message = format!("{} still has the target {column:?}", features.left);
+        let fix = format!("leave it out: {frame}.drop(columns=[\"{column}\"])");
+        let place = (at.path, at.module.line(features.start), 1);
+        found.push(Finding::new((TOOL, "target-in-features", Severity::Critical), place, message, fix));
     }
 }
 
@@ -251,6 +292,22 @@ mod tests {
         assert!(
             rules("df.drop('price', axis=1, inplace=True)\nX = df.drop('id', axis=1)\ny = df['price']\n").is_empty()
         );
+    }
+
+    #[test]
+    fn given_targets_and_features_over_and_over_when_they_are_looked_at_then_each_of_the_features_is_told_once() {
+        let code = "y = df['a']\nX = df\nlabels = df['b']\nx = df[['b', 'c']]\n".repeat(2_000);
+        assert_eq!(rules(&code).len(), 4_000);
+        let columns: String = (0..2_000).map(|number| format!("y = df['c{number}']\nX = df\n")).collect();
+        assert_eq!(rules(&columns).len(), 2_000);
+    }
+
+    #[test]
+    fn given_a_variable_that_gets_several_values_when_it_is_fitted_then_one_that_a_rule_is_about_is_enough() {
+        let scaler = "s = None\ns = StandardScaler()\ns = s or t\nX = s.fit_transform(X)\ntrain_test_split(X)\n";
+        assert_eq!(rules(scaler), ["fit-before-split"]);
+        let joined = "a = b\na = pd.concat([X_train, X_test])\nmodel.fit(a)\nmodel.fit(b)\n";
+        assert_eq!(rules(joined), ["test-in-training"]);
     }
 
     #[test]

@@ -17,15 +17,19 @@ const MAX_COMPLEXITY: usize = 15;
 const MAX_LINES: usize = 100;
 /// Functions with fewer lines may be alike by chance.
 const MIN_DUPLICATE_LINES: usize = 6;
+/// Bodies of functions that are compared have so many times the length of their file together, at most: of thousands within each other
+/// they would be as long as the square of the file.
+const MAX_DUPLICATE_TIMES: usize = 8;
 
 /// What is found, and the ways through each file whose syntax is known.
 pub(super) fn analyze(snapshot: &Snapshot<'_>) -> (Vec<Finding>, BTreeMap<String, usize>) {
     let mut found = Vec::new();
     let mut complexity = BTreeMap::new();
-    let mut bodies = Bodies::new();
+    let mut bodies = Bodies::default();
     let mut kinds: BTreeMap<Language, Kinds<Kind>> = BTreeMap::new();
     for file in snapshot.sources() {
         let (path, language, source) = (file.path, file.language, file.bytes);
+        bodies.left = source.len().saturating_mul(MAX_DUPLICATE_TIMES);
         if language == Language::Python {
             match file.module() {
                 Some(module) => {
@@ -59,8 +63,14 @@ pub(super) fn analyze(snapshot: &Snapshot<'_>) -> (Vec<Finding>, BTreeMap<String
     (found, complexity)
 }
 
-/// Bodies of functions, each with the first place of it.
-type Bodies = HashMap<Vec<u8>, (String, usize)>;
+/// Bodies of functions.
+#[derive(Default)]
+struct Bodies {
+    /// Each with the first place of it.
+    known: HashMap<Vec<u8>, (String, usize)>,
+    /// Bytes of bodies that may still be compared of the file at hand.
+    left: usize,
+}
 
 fn python(path: &str, module: &Module<'_>, bodies: &mut Bodies, found: &mut Vec<Finding>) {
     let at = |byte| {
@@ -221,6 +231,8 @@ fn duplicate(one: &Measured<'_, '_>, bodies: &mut Bodies, found: &mut Vec<Findin
     if one.body_lines < MIN_DUPLICATE_LINES {
         return;
     }
+    let Some(left) = bodies.left.checked_sub(one.body.len()) else { return };
+    bodies.left = left;
     // Byte for byte: of a file in Latin-1 there is no text.
     let mut plain = Vec::with_capacity(one.body.len());
     for word in one.body.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
@@ -228,13 +240,13 @@ fn duplicate(one: &Measured<'_, '_>, bodies: &mut Bodies, found: &mut Vec<Findin
         plain.push(b' ');
     }
     let (path, line, _) = one.place;
-    if let Some((other, at)) = bodies.get(&plain) {
+    if let Some((other, at)) = bodies.known.get(&plain) {
         let message = format!("{} has the same body as the function at {other}:{at}", one.name);
         let rule = (TOOL, "duplicate-code", Severity::Low);
         let twin = Finding::new(rule, one.place, message, "call the other one");
         found.push(twin.with_others([other.clone()]));
     } else {
-        bodies.insert(plain, (path.to_owned(), line));
+        bodies.known.insert(plain, (path.to_owned(), line));
     }
 }
 
@@ -256,7 +268,6 @@ fn unreachable(path: &str, block: Node<'_>, found: &mut Vec<Finding>) {
             matches!(
                 inner_kind(node),
                 "return_statement"
-                    | "raise_statement"
                     | "break_statement"
                     | "continue_statement"
                     | "throw_statement"
@@ -279,4 +290,27 @@ fn unreachable(path: &str, block: Node<'_>, found: &mut Vec<Finding>) {
 fn never_reached(at: (&str, usize, usize)) -> Finding {
     let rule = (TOOL, "unreachable-code", Severity::Medium);
     Finding::new(rule, at, "nothing gets here: the statement above leaves the block", "remove it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::Files;
+
+    #[test]
+    fn given_functions_within_each_other_when_they_are_compared_then_their_bodies_are_no_square_of_the_file() {
+        let lines = |indent: &str| format!("{indent}x = 1\n").repeat(7);
+        let python: String = (0..200).map(|level| format!("{}def f():\n", " ".repeat(level))).collect();
+        let python = format!("{python}{}", lines(&" ".repeat(200)));
+        let script = format!("{}{}{}", "function f() {\n".repeat(500), lines(""), "}\n".repeat(500));
+        let open = format!("{}{}{}", "function f() {\n".repeat(4), lines(""), "}\n".repeat(4));
+        for (path, text, most) in [("a.py", python, 8), ("a.js", script, 8), ("b.js", open, 4)] {
+            let twin = (format!("twin/{path}"), text.clone().into());
+            let files = Files::from([(path.to_owned(), text.into()), twin]);
+            let (found, _) = analyze(&Snapshot::new(&files));
+            let twins =
+                found.iter().filter(|one| one.rule == "duplicate-code" && one.file.starts_with("twin/")).count();
+            assert!((most..=2 * most).contains(&twins), "{path}: {twins}");
+        }
+    }
 }

@@ -57,9 +57,14 @@ pub(super) fn is_told_of(name: &str) -> bool {
     OTHERS.contains(&name) || SPLITS.contains(&name)
 }
 
+/// Calls and assignments that are read have so many times the length of their file together, at most. One that stands within others is
+/// part of the text of each: of thousands within each other the texts would be as long as the square of the file.
+const MAX_TIMES: usize = 16;
+
 /// The module and each function.
 pub(super) fn scopes(body: &[Stmt], source: &str) -> Vec<Scope> {
-    let mut collector = Collector { source, scopes: vec![Scope::default()], current: 0 };
+    let left = source.len().saturating_mul(MAX_TIMES);
+    let mut collector = Collector { source, scopes: vec![Scope::default()], current: 0, left };
     collector.visit_body(body);
     for scope in &mut collector.scopes {
         scope.calls.sort_by_key(|call| call.end);
@@ -71,6 +76,8 @@ struct Collector<'s> {
     source: &'s str,
     scopes: Vec<Scope>,
     current: usize,
+    /// Bytes of calls and assignments that may still be read.
+    left: usize,
 }
 
 impl<'a> SourceOrderVisitor<'a> for Collector<'_> {
@@ -111,8 +118,19 @@ impl Collector<'_> {
         self.source.get(usize::from(range.start())..usize::from(range.end())).unwrap_or_default()
     }
 
+    /// Whether what stands there may still be read; outer ones are asked for first.
+    fn takes(&mut self, start: TextSize, end: TextSize) -> bool {
+        let bytes = usize::from(end).saturating_sub(usize::from(start));
+        let left = self.left.checked_sub(bytes);
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+
     /// What stands right of the next `=` behind something is given to a target.
     fn assignment(&mut self, target: &Expr, before: TextRange, statement: TextRange) {
+        if !self.takes(target.start(), statement.end()) {
+            return;
+        }
         let rest = self.text(TextRange::new(before.end(), statement.end()));
         let Some((_, right)) = rest.split_once('=') else { return };
         let (left, right) = (plain(self.text(target.range())), plain(right));
@@ -122,6 +140,9 @@ impl Collector<'_> {
 
     fn call(&mut self, call: &ast::ExprCall) {
         let (start, arguments) = (call.range_start, &call.arguments);
+        if !self.takes(start, arguments.range.end()) {
+            return;
+        }
         let function = plain(self.text(TextRange::new(start, arguments.range.start().max(start))));
         let (on, name) = function.rsplit_once('.').map_or(("", function.as_str()), |(on, name)| (on, name));
         let found = Call {
@@ -137,4 +158,35 @@ impl Collector<'_> {
 
 fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect::<String>().replace('\'', "\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::python::Module;
+
+    /// How many calls and assignments are read of a file, and the bytes of their texts.
+    fn read(source: &str) -> (usize, usize) {
+        let module = Module::parse(source.as_bytes()).unwrap();
+        let calls = module.scopes.iter().flat_map(|scope| &scope.calls);
+        let of_calls =
+            calls.map(|one| one.on.len() + one.name.len() + one.arguments.iter().map(String::len).sum::<usize>());
+        let given = module.scopes.iter().flat_map(|scope| &scope.assignments);
+        let texts: Vec<usize> = of_calls.chain(given.map(|one| one.left.len() + one.right.len())).collect();
+        (texts.len(), texts.iter().sum())
+    }
+
+    #[test]
+    fn given_calls_and_assignments_within_each_other_when_they_are_read_then_their_texts_are_no_square_of_the_file() {
+        for (open, close) in [("fit(", ")"), ("", ".fit()"), ("y = ", ""), ("x = fit(1, ", ")"), ("fit(a, b=", ")")] {
+            let nested = |levels: usize| {
+                let inner = format!("'{}'", "a".repeat(40 * levels));
+                format!("{}{inner}{}\n", open.repeat(levels), close.repeat(levels))
+            };
+            let usual = read(&nested(8)).0;
+            assert!(open.starts_with("x = ") || usual == 8, "{open}{close}: {usual}");
+            let deep = nested(3_000);
+            let (count, bytes) = read(&deep);
+            assert!(count > 0 && bytes <= super::MAX_TIMES * deep.len(), "{open}{close}: {count} with {bytes}");
+        }
+    }
 }

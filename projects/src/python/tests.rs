@@ -24,6 +24,16 @@ fn given_files_when_their_names_are_listed_then_only_what_others_can_use_is_amon
 }
 
 #[test]
+fn given_very_many_names_that_are_listed_when_they_are_looked_for_then_each_of_them_is_public_and_no_other_is() {
+    let all = 0..60_000;
+    let listed: String = all.clone().rev().map(|number| format!("'_n{number}',")).collect();
+    let defined: String = all.clone().map(|number| format!("_n{number} = 1\nm{number} = 2\n")).collect();
+    let names = public(&format!("__all__ = [{listed}]\n{defined}"));
+    assert_eq!(names.len(), all.len());
+    assert!(names.iter().all(|name| name.starts_with("_n")));
+}
+
+#[test]
 fn given_words_when_they_are_read_then_each_is_what_it_is_for_those_who_count() {
     let source = "'''said'''\nfrom a.b import c\nd.e().f('g', f'h{i.j}')  # type: k\n('l')\nclass m:\n    'n'\n    match = type\n";
     let module = Module::parse(source.as_bytes()).unwrap();

@@ -180,6 +180,15 @@ mod tests {
     }
 
     #[test]
+    fn given_very_many_names_in_one_statement_when_they_are_looked_at_then_each_that_nothing_uses_is_found() {
+        let names: Vec<String> = (0..60_000).map(|number| format!("_n{number}")).collect();
+        let text = format!("{} = f()\n_used, _lone, _used = 1, 2, 3\nprint(_used)\n", names.join(", "));
+        let found = unused(&[("a.py", text.as_str())]);
+        assert_eq!(found.len(), names.len() + 1);
+        assert!(found.iter().any(|name| name == "_lone") && found.iter().all(|name| name != "_used"));
+    }
+
+    #[test]
     fn given_code_that_is_used_without_being_called_when_it_is_looked_at_then_nothing_is_said() {
         for (path, text) in [
             ("a/__init__.py", "from .b import c\n"),

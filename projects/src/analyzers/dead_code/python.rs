@@ -296,6 +296,26 @@ struct Written {
     mentions: usize,
 }
 
+/// The names of the statement that was asked for last: one may assign to very many names, each of which is looked for.
+#[derive(Default)]
+struct Assigned<'s> {
+    range: TextRange,
+    times: HashMap<&'s str, usize>,
+}
+
+impl<'s> Assigned<'s> {
+    fn times(&mut self, wanted: &str, range: TextRange, names: &Names<'s>) -> usize {
+        if self.range != range {
+            self.range = range;
+            self.times.clear();
+            for name in names.within(range) {
+                *self.times.entry(name).or_default() += 1;
+            }
+        }
+        self.times.get(wanted).copied().unwrap_or(0)
+    }
+}
+
 /// Definitions that may be unused.
 fn defined<'s>(module: &Module<'s>, names: &Names<'s>, facts: &mut Facts<'s>) {
     let file = facts.path.rsplit('/').next().unwrap_or(facts.path);
@@ -305,10 +325,13 @@ fn defined<'s>(module: &Module<'s>, names: &Names<'s>, facts: &mut Facts<'s>) {
     if is_test || ASKED_BY_TOOLS.contains(&file) {
         return;
     }
-    let candidate = |one: &Definition, kind| {
+    let mut assigned = Assigned::default();
+    let mut candidate = |one: &Definition, kind| {
         let name = module.text(one.name);
         let (line, column) = module.place(one.range.start());
-        Candidate { name, kind, line, column, own: names.times(name, one.range) }
+        let own =
+            if one.kind == "variable" { assigned.times(name, one.range, names) } else { names.times(name, one.range) };
+        Candidate { name, kind, line, column, own }
     };
     for one in module.definitions.iter().filter(|one| !one.is_marked) {
         let name = module.text(one.name);
