@@ -166,8 +166,12 @@ impl Inner {
     fn existing(&self, collection: &Collection, folder: &Path) -> Result<Shard, StoreError> {
         let missing = || StoreError::NoCollection(collection.clone());
         let Sidecar { info, shard } = self.sidecar(collection)?.ok_or_else(missing)?;
-        let shard = Shard::open(&folder.join(shard), info, self.config.index_after_numbers)?;
-        // A process that ended before it built the graph leaves that to the next one.
+        Shard::open(&folder.join(shard), info, self.config.index_after_numbers)
+    }
+
+    /// The same for whoever uses it: a process that ended before it built the graph leaves that to the next one.
+    fn used(&self, collection: &Collection, folder: &Path) -> Result<Shard, StoreError> {
+        let shard = self.existing(collection, folder)?;
         self.note_wanted(collection, shard.wanted_graph()?);
         Ok(shard)
     }
@@ -180,7 +184,8 @@ impl Inner {
     }
 
     fn build_graph(&self, collection: &Collection) {
-        let build = || self.read(collection, |shard| shard.optimize());
+        // Not as one that is used: a graph that can't be built would be wanted again each time that it is opened for it.
+        let build = || self.shelf.read(collection, |folder| self.existing(collection, folder), Shard::optimize);
         match std::panic::catch_unwind(std::panic::AssertUnwindSafe(build)) {
             // One that was removed meanwhile needs none.
             Ok(Ok(()) | Err(StoreError::NoCollection(_))) => {}
@@ -196,7 +201,7 @@ impl Inner {
         collection: &Collection,
         work: impl FnOnce(&Shard) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        self.shelf.read(collection, |folder| self.existing(collection, folder), work)
+        self.shelf.read(collection, |folder| self.used(collection, folder), work)
     }
 
     fn write<R>(
@@ -204,7 +209,7 @@ impl Inner {
         collection: &Collection,
         work: impl FnOnce(&mut Shard) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        self.shelf.write(collection, |folder| self.existing(collection, folder), work)
+        self.shelf.write(collection, |folder| self.used(collection, folder), work)
     }
 
     fn ensure(&self, collection: &Collection, dimensions: usize, model: &str) -> Result<(), StoreError> {
