@@ -136,13 +136,6 @@ impl<'f> Module<'f> {
         self.branches[before..].partition_point(|begin| *begin < function.range.end()) + 1
     }
 
-    /// Names and other words that begin within a range.
-    pub(crate) fn words_within(&self, range: TextRange) -> &[Word] {
-        let first = self.words.partition_point(|word| word.range.start() < range.start());
-        let rest = &self.words[first..];
-        &rest[..rest.partition_point(|word| word.range.start() < range.end())]
-    }
-
     /// Whether others can use a name of the outermost level.
     pub(crate) fn is_public(&self, name: &str) -> bool {
         match &self.listed {
