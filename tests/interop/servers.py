@@ -38,6 +38,7 @@ PRESUPPOSE_EMBEDDED = {
     "test_faults::test_a_log_on_a_full_disk_refuses_with_the_fix_and_goes_on_when_there_is_room": "fills the embedded broker's disk",
     "test_faults::test_given_a_shell_that_allows_few_files_when_served_then_as_many_clients_as_are_promised_find_room": "its crowd is at the embedded broker",
     "test_kafka_clients::test_the_secure_listener_lets_users_in_and_nobody_else": "is about the embedded broker's second listener",
+    "test_kafka_clients::test_the_kcat_of_this_system_is_let_in_whatever_its_librdkafka": "is about the embedded broker's second listener",
     "test_kafka_clients::test_given_a_log_behind_tls_and_a_password_when_a_worker_comes_then_it_works_and_one_with_a_wrong_password_does_not_start":
         "is about the embedded broker's second listener",
     "test_kafka_clients::test_metrics_and_diagnose_tell_of_the_broker": "asks for the embedded broker's figures",
