@@ -13,7 +13,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::kernels::{LANES, widest};
+use super::kernels::{LANES, add, widest};
 
 /// Columns of a panel: two of the widest registers.
 const WIDTH: usize = 2 * LANES;
@@ -144,7 +144,7 @@ impl Panels {
 fn write(out: &mut [f32], former: Former, products: &[f32]) {
     match former {
         Former::Replaced => out.copy_from_slice(products),
-        Former::Kept => out.iter_mut().zip(products).for_each(|(out, product)| *out += product),
+        Former::Kept => add(out, products),
     }
 }
 
