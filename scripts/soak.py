@@ -167,7 +167,7 @@ class Soak:
             self.errors.append(f"{act.__name__}: {error}")
 
     def start(self):
-        load = [(self.run, 0.2), (self.run, 0.3), (self.document, 1.0), (self.search, 0.1), (self.read, 0.2), (self.produce, 0.05), (self.watch, 0.1), (self.watch, 0.1), (self.watch, 0.1)]
+        load = [(self.run, 0.2), (self.run, 0.3), (self.document, 1.0), (self.search, 0.1), (self.read, 0.05), (self.produce, 0.05), (self.watch, 0.1), (self.watch, 0.1), (self.watch, 0.1)]
         self.threads = [threading.Thread(target=self.over_and_over, args=one, daemon=True) for one in load]
         for thread in self.threads:
             thread.start()
