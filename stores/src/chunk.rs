@@ -97,6 +97,15 @@ pub enum Versions {
     Except(String),
 }
 
+/// Those of an index's hits that may be among the best `k`, whatever their chunk ids: what chunks hold is read for these alone.
+pub(crate) fn contenders<H>(mut hits: Vec<H>, k: usize, score: impl Fn(&H) -> f32) -> Vec<H> {
+    hits.sort_by(|a, b| score(b).total_cmp(&score(a)));
+    if let Some(least) = k.checked_sub(1).and_then(|last| hits.get(last)).map(&score) {
+        hits.retain(|hit| score(hit).total_cmp(&least).is_ge());
+    }
+    hits
+}
+
 /// Best first; equal scores by chunk id.
 pub(crate) fn in_order<H>(mut hits: Vec<H>, k: usize, key: impl Fn(&H) -> (f32, ChunkId)) -> Vec<H> {
     hits.sort_by(|a, b| {
@@ -110,9 +119,22 @@ pub(crate) fn in_order<H>(mut hits: Vec<H>, k: usize, key: impl Fn(&H) -> (f32, 
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+
+    proptest! {
+        #[test]
+        fn whatever_the_scores_then_the_best_of_the_contenders_are_the_best_of_all(scores in prop::collection::vec(0..6u8, 0..30), k in 0..12usize) {
+            let hits: Vec<(f32, ChunkId)> = scores.iter().map(|score| (f32::from(*score), ChunkId::new())).collect();
+            let some = contenders(hits.clone(), k, |(score, _)| *score);
+            prop_assert_eq!(in_order(some.clone(), k, |hit| *hit), in_order(hits, k, |hit| *hit));
+            let above = some.len().saturating_sub(k);
+            let least = some.last().map(|(score, _)| *score);
+            prop_assert!(k == 0 || some.iter().filter(|(score, _)| Some(*score) == least).count() > above, "only equal scores are too many");
+        }
+    }
 
     #[test]
     fn given_metadata_when_tagged_then_scalars_and_items_are_tags_and_nothing_is_mistaken() {

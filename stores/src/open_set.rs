@@ -64,6 +64,13 @@ impl<T: Closable> OpenSet<T> {
         result
     }
 
+    /// Looks at the thing without waiting; `None` where it is not open, or somebody uses it alone.
+    pub(crate) fn glance<R>(&self, name: &str, look: impl FnOnce(&T) -> R) -> Option<R> {
+        let slot = self.entries.lock().by_name.get(name)?.slot.clone();
+        let guard = slot.try_read_recursive()?;
+        guard.as_ref().map(look)
+    }
+
     /// Uses the thing alone, opening it first if need be. A panic in `work` closes the thing and is passed on.
     pub(crate) fn write<R, E>(
         &self,

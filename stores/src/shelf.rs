@@ -72,6 +72,11 @@ impl<T: Closable> Shelf<T> {
         self.engines.read(&collection.physical_name(), || self.opened(collection, &open), work)
     }
 
+    /// Looks at the engine without waiting; `None` where it is not open, or somebody uses it alone.
+    pub(crate) fn glance<R>(&self, collection: &Collection, look: impl FnOnce(&T) -> R) -> Option<R> {
+        self.engines.glance(&collection.physical_name(), look)
+    }
+
     /// Uses the engine alone.
     pub(crate) fn write<R>(
         &self,

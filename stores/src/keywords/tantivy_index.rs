@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use riverrun_schemas::{ChunkId, Collection, DocumentId};
 
 use crate::agreement::{ChunkKey, KeyPage};
-use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
+use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, Versions, in_order};
 use crate::error::StoreError;
 use crate::gaps::{Damage, Gaps};
 use crate::keywords::tantivy_index::index::OpenIndex;
@@ -131,9 +131,8 @@ impl KeywordIndex for TantivyIndex {
         let k = k.min(MAX_HITS);
         let (query, filter) = (query.to_owned(), filter.clone());
         self.blocking(collection, move |inner, collection| {
-            let hits = inner.read(collection, |index| {
-                if k == 0 { Ok(Vec::new()) } else { index.search(&query, k + TIE_SLACK, &filter) }
-            })?;
+            let hits = inner
+                .read(collection, |index| if k == 0 { Ok(Vec::new()) } else { index.search(&query, k, &filter) })?;
             Ok(in_order(hits, k, |hit| (hit.score, hit.chunk.chunk_id)))
         })
         .await

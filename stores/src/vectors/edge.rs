@@ -23,7 +23,7 @@ use riverrun_schemas::{ChunkId, Collection, DocumentId};
 use serde::{Deserialize, Serialize};
 
 use crate::agreement::{ChunkKey, KeyPage};
-use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
+use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, Versions, in_order};
 use crate::error::StoreError;
 use crate::folder;
 use crate::gaps::{Damage, Gaps};
@@ -307,6 +307,10 @@ impl VectorStore for EdgeVectors {
     }
 
     async fn info(&self, collection: &Collection) -> Result<Option<CollectionInfo>, StoreError> {
+        // Each search asks three times. What is described otherwise is closed before.
+        if let Some(info) = self.inner.shelf.glance(collection, |shard| shard.info().clone()) {
+            return Ok(Some(info));
+        }
         self.blocking(collection, Inner::info).await
     }
 
@@ -350,9 +354,8 @@ impl VectorStore for EdgeVectors {
         let k = k.min(MAX_HITS);
         let (vector, filter) = (vector.to_vec(), filter.clone());
         self.blocking(collection, move |inner, collection| {
-            let hits = inner.read(collection, |shard| {
-                if k == 0 { Ok(Vec::new()) } else { shard.search(vector, k + TIE_SLACK, &filter) }
-            })?;
+            let hits = inner
+                .read(collection, |shard| if k == 0 { Ok(Vec::new()) } else { shard.search(vector, k, &filter) })?;
             Ok(in_order(hits, k, |hit| (hit.score, hit.chunk.chunk_id)))
         })
         .await

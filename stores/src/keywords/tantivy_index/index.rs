@@ -8,19 +8,22 @@ use riverrun_schemas::DocumentId;
 use serde::de::DeserializeOwned;
 use tantivy::collector::{Count, TopDocs};
 use tantivy::directory::MmapDirectory;
+use tantivy::indexer::UserOperation;
 use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query, TermQuery};
 use tantivy::schema::{Field, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing, TextOptions, Value};
 use tantivy::{
     DocAddress, Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, TantivyError, Term,
 };
 
-use crate::chunk::{ChunkFilter, StoredChunk, Versions};
+use crate::chunk::{ChunkFilter, StoredChunk, TIE_SLACK, Versions, contenders};
 use crate::error::StoreError;
 use crate::keywords::KeywordHit;
+use crate::keywords::tantivy_index::index::pending::Pending;
 use crate::keywords::words::{ANALYZER, analyzer, query_words};
 use crate::open_set::Closable;
 
 mod keys;
+mod pending;
 
 const META_FILE: &str = "meta.json";
 
@@ -45,6 +48,8 @@ pub(super) struct OpenIndex {
     writer_memory_bytes: usize,
     /// Written to since the last commit.
     dirty: bool,
+    /// What the reader does not see yet.
+    pending: Pending,
 }
 
 impl OpenIndex {
@@ -63,7 +68,16 @@ impl OpenIndex {
         })?;
         index.tokenizers().register(ANALYZER, analyzer());
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().map_err(failed)?;
-        Ok(Self { path: path.to_path_buf(), index, reader, fields, writer: None, writer_memory_bytes, dirty: false })
+        Ok(Self {
+            path: path.to_path_buf(),
+            index,
+            reader,
+            fields,
+            writer: None,
+            writer_memory_bytes,
+            dirty: false,
+            pending: Pending::default(),
+        })
     }
 
     fn writer(&mut self) -> Result<&mut IndexWriter, StoreError> {
@@ -79,15 +93,34 @@ impl OpenIndex {
         }
     }
 
+    /// All of them are handed to the writer at once: each time it is handed something its thread is woken.
     pub(super) fn upsert(&mut self, chunks: &[StoredChunk]) -> Result<(), StoreError> {
         let (fields, path) = (self.fields, self.path.clone());
-        self.dirty = true;
-        let writer = self.writer()?;
+        let mut operations = Vec::with_capacity(chunks.len());
         for chunk in chunks {
-            writer.delete_term(term(fields.chunk_id, &chunk.chunk_id.to_string()));
-            writer.add_document(document(&fields, chunk)).map_err(|error| failed(&path, error))?;
+            if self.may_hold(chunk)? {
+                operations.push(UserOperation::Delete(term(fields.chunk_id, &chunk.chunk_id.to_string())));
+            }
+            operations.push(UserOperation::Add(document(&fields, chunk)));
+            self.pending.add(chunk);
         }
-        Ok(())
+        self.dirty = true;
+        self.writer()?.run(operations).map(drop).map_err(|error| failed(&path, error))
+    }
+
+    /// Whether the chunk may be there already. A deletion is looked for in every segment when it is committed, so that those that would
+    /// find nothing cost more than all that is added.
+    fn may_hold(&self, chunk: &StoredChunk) -> Result<bool, StoreError> {
+        let fields = self.fields;
+        Ok(self.pending.has_chunk(chunk)
+            || self.is_committed(fields.document_id, &chunk.document_id.to_string())?
+                && self.is_committed(fields.chunk_id, &chunk.chunk_id.to_string())?)
+    }
+
+    /// Whether anything committed has that text, what was deleted and not merged away yet included.
+    fn is_committed(&self, field: Field, text: &str) -> Result<bool, StoreError> {
+        let found = self.reader.searcher().doc_freq(&term(field, text)).map_err(|error| failed(&self.path, error))?;
+        Ok(found > 0)
     }
 
     /// The chunks of the document's versions.
@@ -124,23 +157,22 @@ impl OpenIndex {
         let doomed = self.of_document(document, versions);
         let path = self.path.clone();
         let count = self.reader.searcher().search(&doomed, &Count).map_err(|error| failed(&path, error))?;
+        if count == 0 && !self.pending.has_document(document, versions) {
+            return Ok(0);
+        }
         self.dirty = true;
         self.writer()?.delete_query(Box::new(doomed)).map_err(|error| failed(&path, error))?;
         Ok(count)
     }
 
-    pub(super) fn search(
-        &self,
-        query: &str,
-        limit: usize,
-        filter: &ChunkFilter,
-    ) -> Result<Vec<KeywordHit>, StoreError> {
+    /// The best `k` hits, and those whose scores are no less.
+    pub(super) fn search(&self, query: &str, k: usize, filter: &ChunkFilter) -> Result<Vec<KeywordHit>, StoreError> {
         let Some(query) = self.query(query, filter) else { return Ok(Vec::new()) };
         let searcher = self.reader.searcher();
         let found = searcher
-            .search(&query, &TopDocs::with_limit(limit).order_by_score())
+            .search(&query, &TopDocs::with_limit(k + TIE_SLACK).order_by_score())
             .map_err(|error| failed(&self.path, error))?;
-        found
+        contenders(found, k, |(score, _)| *score)
             .into_iter()
             .map(|(score, address)| Ok(KeywordHit { chunk: self.stored(&searcher, address)?, score }))
             .collect()
@@ -226,8 +258,10 @@ impl OpenIndex {
             self.writer = None;
             return Err(failed(&path, error));
         }
+        self.reader.reload().map_err(|error| failed(&path, error))?;
         self.dirty = false;
-        self.reader.reload().map_err(|error| failed(&path, error))
+        self.pending.clear();
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@
 //! closed, and a shard whose log has grown is closed and opened again. And `flush` panics when anybody else is at the
 //! shard: whoever holds a `&mut Shard` is alone with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::agreement::{ChunkKey, KeyPage};
-use crate::chunk::{ChunkFilter, StoredChunk, Versions};
+use crate::chunk::{ChunkFilter, StoredChunk, TIE_SLACK, Versions, contenders};
 use crate::error::StoreError;
 use crate::open_set::Closable;
 use crate::vectors::edge::graphs::Wanted;
@@ -66,6 +66,10 @@ impl Shard {
         let mut shard = Self { path: path.to_path_buf(), info, index_after_numbers, edge: None, dirty: false };
         shard.edge = Some(if path.join(CONFIG_FILE).exists() { shard.load()? } else { shard.create()? });
         Ok(shard)
+    }
+
+    pub(super) fn info(&self) -> &CollectionInfo {
+        &self.info
     }
 
     fn load(&self) -> Result<EdgeShard, StoreError> {
@@ -185,20 +189,29 @@ impl Shard {
             .map_err(|error| self.failed(error))
     }
 
+    /// The best `k` hits, and those whose scores are no less.
     pub(super) fn search(
         &self,
         vector: Vec<f32>,
-        limit: usize,
+        k: usize,
         filter: &ChunkFilter,
     ) -> Result<Vec<VectorHit>, StoreError> {
         self.check(&vector, None)?;
-        let filter = allowed(filter);
         let query = QueryEnum::Nearest(NamedQuery::new(VectorInternal::Dense(vector), VECTOR));
-        let request = nearest_of(query, filter, limit);
+        let request = nearest_of(query, allowed(filter), k + TIE_SLACK);
         let found = self.edge()?.search(request).map_err(|error| self.failed(error))?;
-        found
+        let found = contenders(found, k, |point| point.score);
+        let ids: Vec<PointId> = found.iter().map(|point| point.id).collect();
+        let scores: HashMap<PointId, f32> = found.iter().map(|point| (point.id, point.score)).collect();
+        let hit = |record: Record| {
+            let score = scores.get(&record.id).copied().unwrap_or_default();
+            Ok(VectorHit { chunk: self.chunk(record.id, record.payload)?, score })
+        };
+        self.edge()?
+            .retrieve(&ids, Some(WithPayloadInterface::Bool(true)), None)
+            .map_err(|error| self.failed(error))?
             .into_iter()
-            .map(|point| Ok(VectorHit { chunk: self.chunk(point.id, point.payload)?, score: point.score }))
+            .map(hit)
             .collect()
     }
 
@@ -378,7 +391,7 @@ impl Closable for Shard {
     }
 }
 
-/// By the quantized vectors, then by the whole ones.
+/// By the quantized vectors, then by the whole ones. Without payloads: the engine would read those of the best of each of its segments.
 fn nearest_of(query: QueryEnum, filter: Option<Filter>, limit: usize) -> SearchRequest {
     let quantization =
         QuantizationSearchParams { ignore: false, rescore: Some(true), oversampling: Some(OVERSAMPLING) };
@@ -388,7 +401,7 @@ fn nearest_of(query: QueryEnum, filter: Option<Filter>, limit: usize) -> SearchR
         params: Some(SearchParams { quantization: Some(quantization), ..SearchParams::default() }),
         limit,
         offset: 0,
-        with_payload: Some(WithPayloadInterface::Bool(true)),
+        with_payload: Some(WithPayloadInterface::Bool(false)),
         with_vector: None,
         score_threshold: None,
     }
@@ -399,7 +412,7 @@ fn stored_point(point: VectorPoint) -> PointStruct {
         serde_json::to_value(&point.chunk).unwrap_or_else(|error| unreachable!("a chunk is always JSON: {error}"));
     PointStruct::new(
         PointId::Uuid(point.chunk.chunk_id.as_uuid()),
-        std::collections::HashMap::from([(VECTOR.to_owned(), point.vector)]),
+        HashMap::from([(VECTOR.to_owned(), point.vector)]),
         payload,
     )
 }
