@@ -1,7 +1,7 @@
 //! The indexer: from chunks with vectors to chunks that can be found.
 //!
-//! A batch of records goes into both indexes and is made durable once; only then does it say of a document that it is
-//! indexed. With the last batch of a version the chunks of other versions go. Everything may be done twice: chunks have
+//! A batch of records goes into both indexes and is made durable once, together with what other lanes bring meanwhile; only
+//! then does it say of a document that it is indexed. With the last batch of a version the chunks of other versions go. Everything may be done twice: chunks have
 //! derived ids.
 
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use riverrun_schemas::{Collection, Envelope, Failure, counted};
 use riverrun_stores::{KeywordIndex, StoreError, StoredChunk, VectorPoint, VectorStore, Versions, metadata_tags};
 
 use crate::about::about;
+use crate::commits::{Commits, Fate};
 use crate::failures::{failure_of, reason, store_failure};
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 use crate::turns::Turns;
@@ -35,6 +36,7 @@ pub struct Indexer {
     vectors: Arc<dyn VectorStore>,
     keywords: Arc<dyn KeywordIndex>,
     turns: Turns,
+    commits: Commits,
 }
 
 /// What was handed in, and the headers of its record.
@@ -65,7 +67,7 @@ enum Written {
 impl Indexer {
     /// An indexer of these two.
     pub fn new(vectors: Arc<dyn VectorStore>, keywords: Arc<dyn KeywordIndex>) -> Self {
-        Self { vectors, keywords, turns: Turns::default() }
+        Self { vectors, keywords, turns: Turns::default(), commits: Commits::default() }
     }
 
     /// Takes its turns with these.
@@ -81,8 +83,32 @@ impl Indexer {
 
     /// Writes the records of one collection and makes them durable, alone with the collection (`VEC-2`, `KEY-2`).
     async fn index(&self, collection: &Collection, group: &[Handed<'_>]) -> Result<Vec<Outgoing>, StoreError> {
-        let turn = self.turns.of(collection);
-        let _alone = turn.lock().await;
+        let member = self.commits.join(collection);
+        let written = loop {
+            let turn = member.turn(&self.turns, collection).await;
+            let written = self.write_all(collection, group).await?;
+            if written.iter().any(|written| matches!(written, Written::Removed { .. })) {
+                // Before anybody else writes: a collection that is empty may come back with another embedding model.
+                self.commit(collection).await?;
+                drop_if_empty(self.vectors.as_ref(), self.keywords.as_ref(), collection).await?;
+                turn.committed();
+                break written;
+            }
+            match member.fate(&turn.wrote()).await {
+                Fate::Open(turn) => {
+                    self.commit(collection).await?;
+                    turn.committed();
+                    break written;
+                }
+                Fate::Committed => break written,
+                Fate::Lost => {}
+            }
+        };
+        let said = group.iter().zip(written).filter_map(|((event, cause), written)| say(event, written, cause));
+        Ok(said.collect())
+    }
+
+    async fn write_all(&self, collection: &Collection, group: &[Handed<'_>]) -> Result<Vec<Written>, StoreError> {
         let mut written = Vec::with_capacity(group.len());
         for (event, _) in group {
             written.push(match event {
@@ -90,12 +116,12 @@ impl Indexer {
                 EmbeddingEvent::EmbeddingsWithdrawn(gone) => self.withdraw(collection, gone).await?,
             });
         }
+        Ok(written)
+    }
+
+    async fn commit(&self, collection: &Collection) -> Result<(), StoreError> {
         tokio::try_join!(flush_vectors(self.vectors.as_ref(), collection), self.keywords.commit(collection))?;
-        if written.iter().any(|written| matches!(written, Written::Removed { .. })) {
-            drop_if_empty(self.vectors.as_ref(), self.keywords.as_ref(), collection).await?;
-        }
-        let said = group.iter().zip(written).filter_map(|((event, cause), written)| say(event, written, cause));
-        Ok(said.collect())
+        Ok(())
     }
 
     /// Removes every chunk of the document.
@@ -314,3 +340,6 @@ fn deleted(gone: &EmbeddingsWithdrawn, written: &Written) -> Option<IngestEvent>
 fn count(chunks: usize) -> i64 {
     i64::try_from(chunks).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

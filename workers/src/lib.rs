@@ -21,5 +21,6 @@ pub mod tuner;
 pub mod turns;
 
 mod about;
+mod commits;
 mod failures;
 mod follower;

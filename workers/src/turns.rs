@@ -33,10 +33,10 @@ pub(crate) struct Turn {
 }
 
 /// Nobody else writes to the collection until this is dropped.
-pub(crate) struct Alone<'a> {
+pub(crate) struct Alone {
     // First given back, so that who waits in this process finds the other lock free.
     _across: Option<Held>,
-    _here: tokio::sync::MutexGuard<'a, ()>,
+    _here: tokio::sync::OwnedMutexGuard<()>,
 }
 
 impl Turns {
@@ -58,8 +58,8 @@ impl Turns {
 
 impl Turn {
     /// Waits for its turn.
-    pub(crate) async fn lock(&self) -> Alone<'_> {
-        let here = self.here.lock().await;
+    pub(crate) async fn lock(&self) -> Alone {
+        let here = self.here.clone().lock_owned().await;
         let across = match &self.across {
             Some((sql, name)) => Some(hold(sql, name).await),
             None => None,
