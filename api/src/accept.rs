@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use riverrun_log::Outgoing;
 use riverrun_schemas::agent::{RunRequest, SessionPolicy};
-use riverrun_schemas::ingest::StartIngest;
+use riverrun_schemas::ingest::{IngestCommand, StartIngest};
 use riverrun_schemas::{BlobRef, IngestId, Namespace, RunId};
 use riverrun_stores::read_models::keyed::KeyedTable;
 use riverrun_stores::read_models::runs::{self, RunFilter};
@@ -35,6 +35,12 @@ pub struct AcceptedRun {
 /// The parts of an id that follows from an idempotency key.
 fn key_parts<'k>(namespace: &'k Namespace, key: &'k str) -> [&'k str; 3] {
     ["idempotency-key", namespace.as_str(), key]
+}
+
+/// Puts a command about collections and their documents on the log.
+pub(crate) async fn hand_in(state: &AppState, command: impl Into<IngestCommand>) -> Result<(), ApiError> {
+    state.parts().producer.send(&command.into(), COMPONENT, None).await?;
+    Ok(())
 }
 
 /// 409 for a key that stands for something else.

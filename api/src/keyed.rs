@@ -89,6 +89,21 @@ impl<'k, I: KeyId> Keyed<'k, I> {
     }
 }
 
+/// Begins what is asked for, unless the same request under its key is on its way. 409 where the key is in use for another one.
+pub(crate) async fn once<I: KeyId>(
+    keyed: Option<&Keyed<'_, I>>,
+    reservations: &Reservations,
+    begin: impl Future<Output = Result<(), ApiError>>,
+) -> Result<(), ApiError> {
+    let Some(keyed) = keyed else { return begin.await };
+    let held = keyed.reserve(reservations)?;
+    if held.is_first() {
+        begin.await?;
+        held.keep();
+    }
+    Ok(())
+}
+
 /// What is asked, as a text that neither the order of fields nor those that say nothing change.
 fn canonical(asked: &impl Serialize) -> Result<String, ApiError> {
     let mut value = serde_json::to_value(asked).map_err(|error| ApiError::internal(error.to_string()))?;
@@ -101,6 +116,8 @@ fn canonical(asked: &impl Serialize) -> Result<String, ApiError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use serde_json::json;
 
     use super::*;
@@ -151,5 +168,26 @@ mod tests {
         let refused = other.reserve(&reservations).unwrap_err().problem();
         assert_eq!((refused.status, refused.code.as_str()), (409, "idempotency_key_reused"));
         assert!(keyed("k2", &json!({"a": 2})).reserve(&reservations).unwrap().is_first());
+    }
+
+    #[tokio::test]
+    async fn given_requests_under_a_key_when_they_come_together_then_it_begins_once_and_again_where_it_failed() {
+        let (reservations, begun) = (Reservations::default(), AtomicUsize::new(0));
+        let (first, other) = (keyed("k", &json!({"a": 1})), keyed("k", &json!({"a": 2})));
+        let begin = |well: bool| {
+            let begun = &begun;
+            async move {
+                begun.fetch_add(1, Ordering::Relaxed);
+                if well { Ok(()) } else { Err(ApiError::internal("no log")) }
+            }
+        };
+        assert!(once(Some(&first), &reservations, begin(false)).await.is_err());
+        once(Some(&first), &reservations, begin(true)).await.unwrap();
+        once(Some(&first), &reservations, begin(true)).await.unwrap();
+        let refused = once(Some(&other), &reservations, begin(true)).await.unwrap_err().problem();
+        assert_eq!((refused.status, refused.code.as_str()), (409, "idempotency_key_reused"));
+        assert_eq!(begun.load(Ordering::Relaxed), 2, "one that failed, and one of two repeats");
+        once::<IngestId>(None, &reservations, begin(true)).await.unwrap();
+        assert_eq!(begun.load(Ordering::Relaxed), 3);
     }
 }

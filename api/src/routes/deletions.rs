@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json as Reply;
 use axum::extract::State;
 use axum::response::Response;
-use riverrun_schemas::ingest::{DeleteCollection, DeleteDocument, IngestCommand};
+use riverrun_schemas::ingest::{DeleteCollection, DeleteDocument};
 use riverrun_schemas::{Collection, DocumentId, IngestId, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{DeletionView, deletions, documents};
@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 
 use super::awaited::Work;
 use super::documents::unknown;
-use crate::accept::COMPONENT;
+use crate::accept::hand_in;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, NamespaceQuery, Path, Query, id};
 use crate::state::AppState;
@@ -60,7 +60,7 @@ async fn delete_document(
         source: found.source,
         at: now_ms(),
     };
-    state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
+    hand_in(&state, command).await?;
     wait(&state, deletion_id, false).await
 }
 
@@ -86,7 +86,7 @@ async fn delete_collection(
     }
     let Collection { namespace, name } = collection;
     let command = DeleteCollection { ingest_id: deletion_id, namespace, collection: name, at: now_ms() };
-    state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
+    hand_in(&state, command).await?;
     wait(&state, deletion_id, true).await
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json as Reply;
 use axum::extract::State;
 use axum::response::Response;
-use riverrun_schemas::ingest::{IngestCommand, RebuildCollection};
+use riverrun_schemas::ingest::RebuildCollection;
 use riverrun_schemas::{Collection, IngestId, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::keyed::KeyedTable;
@@ -15,10 +15,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::awaited::Work;
-use crate::accept::COMPONENT;
+use crate::accept::hand_in;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, Path, id};
-use crate::keyed::Keyed;
+use crate::keyed::{Keyed, once};
 use crate::state::AppState;
 use crate::submit;
 use crate::wire::{Problem, RebuildBody, RebuildView};
@@ -51,22 +51,24 @@ async fn rebuild(
 ) -> Result<Response, ApiError> {
     let collection = submit::collection(body.namespace.as_deref(), &name)?;
     let afresh = body.afresh.unwrap_or(false);
-    let ingest_id = match key.0.as_deref() {
-        Some(key) => {
-            let (place, asked) = (collection.physical_name(), json!({ "afresh": afresh }));
-            let former = IngestId::derive(&["rebuild", key, &place, &afresh.to_string()]);
-            let keyed = Keyed::new(key, "rebuild", &["rebuild", key, &place], &asked)?.formerly(former);
-            keyed.id(&state.parts().sql, KeyedTable::Rebuilds).await?
-        }
+    let keyed = key.0.as_deref().map(|key| of_key(key, &collection, afresh)).transpose()?;
+    let ingest_id = match &keyed {
+        Some(keyed) => keyed.id(&state.parts().sql, KeyedTable::Rebuilds).await?,
         None => IngestId::new(),
     };
     if rebuilds::rebuild(&state.parts().sql, ingest_id).await?.is_none() {
         must_be_there(&state, &collection).await?;
         let Collection { namespace, name } = collection;
         let command = RebuildCollection { ingest_id, namespace, collection: name, afresh, at: now_ms() };
-        state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
+        once(keyed.as_ref(), state.reservations(), hand_in(&state, command)).await?;
     }
     REBUILD.outcome(ingest_id, RebuildView::ended, || rebuilds::rebuild(&state.parts().sql, ingest_id)).await
+}
+
+fn of_key<'k>(key: &'k str, collection: &Collection, afresh: bool) -> Result<Keyed<'k, IngestId>, ApiError> {
+    let place = collection.physical_name();
+    let former = IngestId::derive(&["rebuild", key, &place, &afresh.to_string()]);
+    Ok(Keyed::new(key, "rebuild", &["rebuild", key, &place], &json!({ "afresh": afresh }))?.formerly(former))
 }
 
 /// What neither the read model nor an index knows is no collection.

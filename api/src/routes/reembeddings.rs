@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json as Reply;
 use axum::extract::State;
 use axum::response::Response;
-use riverrun_schemas::ingest::{IngestCommand, ReembedCollection};
+use riverrun_schemas::ingest::ReembedCollection;
 use riverrun_schemas::{Collection, CollectionName, IngestId, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::keyed::KeyedTable;
@@ -15,10 +15,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::awaited::Work;
-use crate::accept::COMPONENT;
+use crate::accept::hand_in;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, Path, id};
-use crate::keyed::Keyed;
+use crate::keyed::{Keyed, once};
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{Problem, ReembedBody, ReembeddingView};
@@ -58,13 +58,9 @@ async fn reembed(
     checks.text("model", &embed_model, MAX_MODEL);
     let collection = Collection::new(namespace, checks.finish_with(name)?);
     let sql = &state.parts().sql;
-    let ingest_id = match key.0.as_deref() {
-        Some(key) => {
-            let (place, asked) = (collection.physical_name(), json!({ "model": &embed_model }));
-            let former = IngestId::derive(&["reembed", key, &place, &embed_model]);
-            let keyed = Keyed::new(key, "reembedding", &["reembed", key, &place], &asked)?.formerly(former);
-            keyed.id(sql, KeyedTable::Reembeddings).await?
-        }
+    let keyed = key.0.as_deref().map(|key| of_key(key, &collection, &embed_model)).transpose()?;
+    let ingest_id = match &keyed {
+        Some(keyed) => keyed.id(sql, KeyedTable::Reembeddings).await?,
         None => IngestId::new(),
     };
     if reembeddings::reembedding(sql, ingest_id).await?.is_none() {
@@ -77,9 +73,15 @@ async fn reembed(
         }
         let Collection { namespace, name } = collection;
         let command = ReembedCollection { ingest_id, namespace, collection: name, embed_model, at: now_ms() };
-        state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
+        once(keyed.as_ref(), state.reservations(), hand_in(&state, command)).await?;
     }
     REEMBEDDING.outcome(ingest_id, ReembeddingView::ended, || reembeddings::reembedding(sql, ingest_id)).await
+}
+
+fn of_key<'k>(key: &'k str, collection: &Collection, embed_model: &str) -> Result<Keyed<'k, IngestId>, ApiError> {
+    let place = collection.physical_name();
+    let former = IngestId::derive(&["reembed", key, &place, embed_model]);
+    Ok(Keyed::new(key, "reembedding", &["reembed", key, &place], &json!({ "model": embed_model }))?.formerly(former))
 }
 
 /// Where a request is.

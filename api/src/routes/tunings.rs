@@ -9,7 +9,7 @@ use axum::response::Response;
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::retrieval::JudgedQuestion;
 use riverrun_log::blobs::sha256_hex;
-use riverrun_schemas::ingest::{IngestCommand, TuneCollection};
+use riverrun_schemas::ingest::TuneCollection;
 use riverrun_schemas::{BlobRef, Collection, CollectionName, DocumentId, IngestId, counted, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::keyed::KeyedTable;
@@ -19,10 +19,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::awaited::Work;
-use crate::accept::COMPONENT;
+use crate::accept::hand_in;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, Path, id};
-use crate::keyed::Keyed;
+use crate::keyed::{Keyed, once};
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{JudgementBody, Problem, TuneBody, TuningView};
@@ -65,10 +65,7 @@ async fn tune(
         if documents::collection(sql, &collection).await?.is_none() {
             return Err(StoreError::NoCollection(collection).into());
         }
-        match &keyed {
-            Some(keyed) => begin_once(&state, keyed, tuning_id, collection, &body).await?,
-            None => begin(&state, tuning_id, collection, &body).await?,
-        }
+        once(keyed.as_ref(), state.reservations(), begin(&state, tuning_id, collection, &body)).await?;
     }
     TUNING.outcome(tuning_id, TuningView::ended, || tunings::tuning(sql, tuning_id)).await
 }
@@ -81,22 +78,6 @@ fn of_key<'k>(key: &'k str, collection: &Collection, judgements: &[u8]) -> Resul
     Ok(keyed.formerly(former))
 }
 
-/// Puts the command on the log, unless the same request with the key is on its way.
-async fn begin_once(
-    state: &AppState,
-    keyed: &Keyed<'_, IngestId>,
-    tuning_id: IngestId,
-    collection: Collection,
-    body: &TuneBody,
-) -> Result<(), ApiError> {
-    let held = keyed.reserve(state.reservations())?;
-    if held.is_first() {
-        begin(state, tuning_id, collection, body).await?;
-        held.keep();
-    }
-    Ok(())
-}
-
 async fn begin(state: &AppState, tuning_id: IngestId, collection: Collection, body: &TuneBody) -> Result<(), ApiError> {
     let judgements = match body.off {
         Some(true) => None,
@@ -104,8 +85,7 @@ async fn begin(state: &AppState, tuning_id: IngestId, collection: Collection, bo
     };
     let Collection { namespace, name } = collection;
     let command = TuneCollection { ingest_id: tuning_id, namespace, collection: name, judgements, at: now_ms() };
-    state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
-    Ok(())
+    hand_in(state, command).await
 }
 
 /// Where a request is.
