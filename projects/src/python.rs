@@ -18,8 +18,10 @@ mod words;
 
 /// How much deeper than a usual file one may be before it gets a stack of its own.
 const USUAL_DEPTH: usize = 64;
-/// That stack: only what is used of it takes memory.
-const LARGE_STACK: usize = 256 << 20;
+/// What a level takes of that stack at most, what is taken before the first one, and how large one gets. Only what is used takes memory.
+const LEVEL_STACK: usize = 16 << 10;
+const FIRST_STACK: usize = 1 << 20;
+const MAX_STACK: usize = 256 << 20;
 
 /// What a file of Python has. Ranges are of its bytes.
 #[derive(Debug)]
@@ -65,7 +67,8 @@ impl<'f> Module<'f> {
         let depth = depth::most(parsed.tokens().iter().map(Token::kind));
         let read = || Self::read(bytes, text, &source, parsed);
         // What walks through a tree and gives it back calls itself for each level.
-        Some(if depth > USUAL_DEPTH { stacker::grow(LARGE_STACK, read) } else { read() })
+        let stack = depth.saturating_mul(LEVEL_STACK).saturating_add(FIRST_STACK).min(MAX_STACK);
+        Some(if depth > USUAL_DEPTH { stacker::grow(stack, read) } else { read() })
     }
 
     fn read(bytes: &'f [u8], text: Option<&'f str>, source: &str, parsed: Parsed<ModModule>) -> Self {

@@ -82,6 +82,8 @@ fn given_statements_behind_one_that_leaves_when_they_are_looked_at_then_the_firs
         ("a.go", "package a\n\nfunc F() int {\n\tgoto end\nend:\n\treturn 1\n}\n"),
         ("a.py", "def nothing():\n    return\n    yield\n"),
         ("a.py", "def broken():\n    raise E\n    yield 1\n"),
+        ("a.py", "def nothing():\n    return\n    sent = yield\n"),
+        ("a.py", "def broken():\n    raise E\n    sent = yield from others()\n"),
         ("a.rs", "fn f() -> u8 {\n    #[cfg(windows)]\n    return 1;\n    g()\n}\n"),
     ] {
         assert!(rules(path, text).is_empty(), "{path}\n{text}");

@@ -236,9 +236,14 @@ fn leaves(statement: &Stmt) -> bool {
 fn is_reached_only_by_going_on(statement: &Stmt) -> bool {
     match statement {
         Stmt::FunctionDef(function) => !function.decorator_list.is_empty(),
-        Stmt::Expr(one) => !matches!(*one.value, Expr::Yield(_) | Expr::YieldFrom(_)),
+        Stmt::Expr(one) => !yields(&one.value),
+        Stmt::Assign(one) => !yields(&one.value),
         _ => true,
     }
+}
+
+fn yields(value: &Expr) -> bool {
+    matches!(value, Expr::Yield(_) | Expr::YieldFrom(_))
 }
 
 /// The blocks of a statement whose own statements are as if they stood around it: `if`, `try` and `with`, but not what only runs as a
