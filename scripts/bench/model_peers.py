@@ -5,6 +5,7 @@ import http.client
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import time
 from array import array
@@ -104,6 +105,28 @@ class Ours:
         """Texts with their scores, and the seconds that scoring took."""
         found = ask(self.server.api_port, "/rag/search", {"query": query, "collection": collection, "k": count, "rerank": True})
         return [(item["text"], item["scores"]["rerank"]) for item in found["items"]], found["took_ms"]["rerank"] / 1000
+
+
+class Library:
+    """riverrun's encoders in a process that has no server: `cargo build -p riverrun-models --example encoder`."""
+
+    def __init__(self, program, options):
+        threads = str(options.threads)
+        settings = {"RIVERRUN_MODEL_THREADS": threads, "RAYON_NUM_THREADS": threads, "RIVERRUN_MODELS_OFFLINE": "true"}
+        self.process = subprocess.Popen([program, options.embed], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | settings, text=True)
+
+    def embed(self, texts):
+        self.process.stdin.write(json.dumps(texts) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the encoder ended with {self.process.wait(20)}")
+        answer = json.loads(line)
+        return answer["vectors"], answer["seconds"]
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait(20)
 
 
 class Peer:

