@@ -21,6 +21,7 @@ PRESUPPOSE_EMBEDDED = {
     "test_cluster": "is a cluster on servers in every run",
     "test_finetune_moments": "holds the process at calls to its disk, those for embedded blobs among them",
     "test_rebuild": "takes away and damages the folders of vectors and keywords",
+    "test_java": "is Kafka's own client at the embedded broker",
     "test_links": "is about the embedded broker's second listener",
     "test_attacks_wire::test_a_kafka_request_that_is_none_ends_its_connection": "is about the embedded broker",
     "test_fuzz::test_changed_kafka_requests_never_end_more_than_their_connection": "is about the embedded broker",

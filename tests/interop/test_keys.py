@@ -1,5 +1,7 @@
 """Idempotency keys behind a restart: the answers that were kept in memory are gone, and a key still stands for what was asked first."""
 
+from server import wait_for
+
 ASYNC = {"prefer": "respond-async"}
 
 
@@ -24,6 +26,7 @@ def test_given_keys_of_requests_when_the_server_starts_again_then_repeats_find_t
     imported = ask("/projects/import", {"source": str(code)})
     assert imported.status == 202, imported
     project = f"/projects/{imported.json['project_id']}"
+    wait_for(lambda: (known := server.get(project)).status == 200 and known.json["status"] == "imported", 60, "the project to be imported")
     ingest = {"source": str(text), "collection": "keyed"}
     # Where it is asked, what, the id in the answer, and what else the key is used for then.
     asked = [

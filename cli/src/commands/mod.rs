@@ -38,7 +38,9 @@ pub mod worker;
 
 use std::future::Future;
 
+use futures::FutureExt;
 use serde_json::{Map, Value};
+use tokio::task::unconstrained;
 
 use crate::args::{AgentCommand, Command, RagCommand, ToolsArgs, ToolsCommand};
 use crate::commands::canvas::CanvasCommand;
@@ -218,11 +220,21 @@ async fn with_full(
 /// The work's own end, or 130 at the first signal. Work that listens itself ends as it wants to.
 async fn until_signal<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let mut signals = Signals::listen()?;
+    until(work, signals.next()).await
+}
+
+async fn until<T>(
+    work: impl Future<Output = Result<T, CliError>>,
+    signal: impl Future<Output = ()>,
+) -> Result<T, CliError> {
+    let mut work = std::pin::pin!(work);
     tokio::select! {
         biased;
-        result = work => result,
-        () = signals.next() => Err(CliError::interrupted()),
+        result = &mut work => return result,
+        () = signal => {}
     }
+    // It may have come just after the work was looked at: work that listens itself hears of it now.
+    unconstrained(work).now_or_never().unwrap_or_else(|| Err(CliError::interrupted()))
 }
 
 /// A JSON object of the caller's.
@@ -234,4 +246,34 @@ fn metadata(text: Option<&str>) -> Result<Option<Map<String, Value>>, CliError> 
         })
     })
     .transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use tokio::sync::watch;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn given_a_signal_that_comes_while_the_work_is_looked_at_when_it_listens_itself_then_it_ends_as_it_wants_to()
+    {
+        for listens in [true, false] {
+            let (signal, mut own) = watch::channel(());
+            let mut outer = signal.subscribe();
+            let work = async {
+                tokio::select! {
+                    biased;
+                    _ = own.changed(), if listens => Err::<(), _>(CliError::interrupted().hint("what is left")),
+                    () = std::future::poll_fn(|_| { signal.send_replace(()); Poll::Pending }) => Ok(()),
+                }
+            };
+            let heard = async {
+                let _ = outer.changed().await;
+            };
+            let error = until(work, heard).await.unwrap_err();
+            assert_eq!((error.exit, error.hint.is_some()), (Exit::Interrupted, listens));
+        }
+    }
 }
