@@ -89,7 +89,7 @@ impl<'k, I: KeyId> Keyed<'k, I> {
     }
 }
 
-/// Begins what is asked for, unless the same request under its key is on its way. 409 where the key is in use for another one.
+/// Begins what is asked for, unless the same request under its key has begun it. 409 where the key is in use for another one.
 pub(crate) async fn once<I: KeyId>(
     keyed: Option<&Keyed<'_, I>>,
     reservations: &Reservations,
@@ -97,7 +97,7 @@ pub(crate) async fn once<I: KeyId>(
 ) -> Result<(), ApiError> {
     let Some(keyed) = keyed else { return begin.await };
     let held = keyed.reserve(reservations)?;
-    if held.is_first() {
+    if !held.is_begun() {
         begin.await?;
         held.keep();
     }
@@ -189,5 +189,10 @@ mod tests {
         assert_eq!(begun.load(Ordering::Relaxed), 2, "one that failed, and one of two repeats");
         once::<IngestId>(None, &reservations, begin(true)).await.unwrap();
         assert_eq!(begun.load(Ordering::Relaxed), 3);
+        let late = keyed("late", &json!({"a": 1}));
+        let on_its_way = late.reserve(&reservations).unwrap();
+        once(Some(&late), &reservations, begin(true)).await.unwrap();
+        assert_eq!(begun.load(Ordering::Relaxed), 4, "who is answered does not count on one that may fail");
+        drop(on_its_way);
     }
 }

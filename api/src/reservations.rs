@@ -16,8 +16,16 @@ pub struct Reservations {
 
 #[derive(Debug, Default)]
 struct State {
-    bodies: HashMap<String, [u8; 32]>,
+    uses: HashMap<String, Use>,
     order: VecDeque<String>,
+}
+
+/// What a key is used for.
+#[derive(Debug)]
+struct Use {
+    body: [u8; 32],
+    /// Whether what it stands for is on the log.
+    is_begun: bool,
 }
 
 /// A key in the hands of a request. The first one gives it back when it fails, and when it is dropped in the middle since its
@@ -28,6 +36,7 @@ pub struct Held<'r> {
     reservations: &'r Reservations,
     /// What is given back; `None` for a repeat, and for what is kept.
     id: Option<String>,
+    is_begun: bool,
 }
 
 impl Held<'_> {
@@ -36,9 +45,18 @@ impl Held<'_> {
         self.id.is_some()
     }
 
+    /// Whether it is a repeat of one that was kept. That of one which is on its way is not: nobody knows whether it gets there.
+    pub fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
     /// What it stands for is on the log.
     pub fn keep(mut self) {
-        self.id = None;
+        if let Some(id) = self.id.take()
+            && let Some(used) = self.reservations.state.lock().uses.get_mut(&id)
+        {
+            used.is_begun = true;
+        }
     }
 }
 
@@ -55,17 +73,19 @@ impl Reservations {
     pub fn reserve(&self, id: &str, body: &[u8]) -> Option<Held<'_>> {
         let hash: [u8; 32] = Sha256::digest(body).into();
         let mut state = self.state.lock();
-        match state.bodies.get(id) {
-            Some(known) => (*known == hash).then_some(Held { reservations: self, id: None }),
+        match state.uses.get(id) {
+            Some(known) => {
+                (known.body == hash).then_some(Held { reservations: self, id: None, is_begun: known.is_begun })
+            }
             None => {
-                state.bodies.insert(id.to_owned(), hash);
+                state.uses.insert(id.to_owned(), Use { body: hash, is_begun: false });
                 state.order.push_back(id.to_owned());
                 if state.order.len() > MAX_REMEMBERED
                     && let Some(oldest) = state.order.pop_front()
                 {
-                    state.bodies.remove(&oldest);
+                    state.uses.remove(&oldest);
                 }
-                Some(Held { reservations: self, id: Some(id.to_owned()) })
+                Some(Held { reservations: self, id: Some(id.to_owned()), is_begun: false })
             }
         }
     }
@@ -73,7 +93,7 @@ impl Reservations {
     /// Gives a key back: nothing was started under it.
     fn release(&self, id: &str) {
         let mut state = self.state.lock();
-        state.bodies.remove(id);
+        state.uses.remove(id);
         state.order.retain(|known| known != id);
     }
 }
@@ -105,7 +125,7 @@ mod tests {
         for n in 0..MAX_REMEMBERED {
             kept(&reservations, &n.to_string(), b"x");
         }
-        assert_eq!(reservations.state.lock().bodies.len(), MAX_REMEMBERED);
+        assert_eq!(reservations.state.lock().uses.len(), MAX_REMEMBERED);
     }
 
     #[tokio::test]
