@@ -24,6 +24,14 @@ pub(super) fn run<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     }
 }
 
+/// Hands work to one of the threads, which begins when one is free. It must not panic: that would end the process.
+pub(super) fn spawn(work: impl FnOnce() + Send + 'static) {
+    match POOL.get_or_init(start) {
+        Some(pool) => pool.spawn(work),
+        None => rayon::spawn(work),
+    }
+}
+
 fn start() -> Option<ThreadPool> {
     let name = |index: usize| format!("encoder {index}");
     match ThreadPoolBuilder::new().num_threads(THREADS.load(Ordering::Relaxed)).thread_name(name).build() {

@@ -22,11 +22,12 @@ mod text;
 mod tokens;
 mod weights;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
 use moka::future::Cache;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::NAME;
@@ -206,12 +207,19 @@ impl Encoders {
         let caller = CancellationToken::new();
         // A thread goes on when its future is dropped; it looks at this between its batches.
         let _gone = caller.clone().drop_guard();
-        let work = move || {
-            let _permit = permit;
-            work(&caller)
-        };
-        let result = tokio::task::spawn_blocking(work).await.map_err(ModelError::internal)?;
-        result.map_err(|error| failed(found, &error))
+        let (answers, answer) = oneshot::channel();
+        // Not to a blocking thread, which would hand it on: a short text is computed in little more time than a thread takes to wake up.
+        cores::spawn(move || {
+            let outcome = catch_unwind(AssertUnwindSafe(|| work(&caller)));
+            drop(permit);
+            if let Ok(result) = outcome {
+                let _ = answers.send(result);
+            }
+        });
+        match answer.await {
+            Ok(result) => result.map_err(|error| failed(found, &error)),
+            Err(_) => Err(ModelError::internal(format!("model {:?} panicked; the log says where", found.name))),
+        }
     }
 
     async fn gguf(&self, found: &Found) -> Result<Lease<GgufEncoder>, ModelError> {
@@ -295,11 +303,23 @@ fn unreadable(found: &Found, reason: String) -> ModelError {
 mod tests {
     use std::time::Duration;
 
-    use tokio::sync::oneshot;
-
     use super::*;
     use crate::provider::ModelKind;
     use crate::settings::ModelSettings;
+
+    fn found() -> Found {
+        Found { name: "m".into(), folder: "m".into(), kind: ModelKind::Embed, adapter: None }
+    }
+
+    #[tokio::test]
+    async fn given_a_computation_that_panics_when_it_runs_then_its_caller_is_told_and_the_next_one_is_answered() {
+        let encoders = Encoders::new(1, ModelPool::new(&ModelSettings::default()));
+        for _ in 0..=MAX_RUNNING {
+            let error = encoders.run::<()>(&found(), |_| panic!("on purpose")).await.unwrap_err();
+            assert!(error.to_string().contains("model \"m\" panicked"), "{error}");
+        }
+        assert_eq!(encoders.run(&found(), |_| Ok(7)).await.unwrap(), 7);
+    }
 
     #[tokio::test]
     async fn given_a_caller_that_goes_when_its_texts_are_computed_then_the_work_is_told_and_its_place_is_free() {
@@ -308,7 +328,6 @@ mod tests {
         let (ends, ended) = oneshot::channel();
         let running = Arc::clone(&encoders);
         let calling = tokio::spawn(async move {
-            let found = Found { name: "m".into(), folder: "m".into(), kind: ModelKind::Embed, adapter: None };
             let work = move |caller: &CancellationToken| {
                 let _ = begins.send(());
                 while text::check_waited_for(caller).is_ok() {
@@ -317,7 +336,7 @@ mod tests {
                 let _ = ends.send(());
                 Ok(())
             };
-            running.run(&found, work).await
+            running.run(&found(), work).await
         });
         began.await.unwrap();
         calling.abort();
