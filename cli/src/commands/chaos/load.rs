@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use riverrun_schemas::agent::{AgentCommand, StartRun};
 use riverrun_schemas::{RunId, counted, now_ms};
 use serde::Serialize;
@@ -35,6 +37,7 @@ struct Report {
     #[serde(flatten)]
     tally: Tally,
     steps_per_run: i64,
+    seed: u64,
     broken_processes: usize,
     /// MiB of the largest worker before the first run, and at most, of those that are there at the end.
     worker_mib_at_start: Option<u64>,
@@ -74,6 +77,7 @@ pub(super) async fn run(args: LoadArgs, output: Output) -> Result<(), CliError> 
     let faults = tally.faults();
     let report = Report {
         steps_per_run: script.steps(),
+        seed: args.seed,
         broken_processes: broken,
         worker_mib_at_start,
         worker_mib_at_most,
@@ -96,7 +100,7 @@ fn people(report: &Report) -> String {
     let (at_start, at_most) = (memory(report.worker_mib_at_start), memory(report.worker_mib_at_most));
     [
         format!("runs                 {} of {}", tally.runs, counted(report.steps_per_run, "step")),
-        format!("processes broken     {}", report.broken_processes),
+        format!("processes broken     {}, of seed {}", report.broken_processes, report.seed),
         format!("lost                 {}", tally.lost),
         format!("doubled effects      {}", tally.doubled_effects),
         format!("doubles refused      {}", tally.refused_doubles),
@@ -210,7 +214,9 @@ struct Fleet {
     thawed: Vec<Process>,
     tool_ms: String,
     fault: Fault,
-    /// Makes names and choices differ.
+    /// Says which process is broken.
+    choices: StdRng,
+    /// Makes names differ.
     count: usize,
 }
 
@@ -228,6 +234,7 @@ impl Fleet {
             thawed: Vec::new(),
             tool_ms: args.tool_ms.to_string(),
             fault: args.fault,
+            choices: StdRng::seed_from_u64(args.seed),
             count: 0,
         };
         for number in 0..args.workers {
@@ -262,9 +269,7 @@ impl Fleet {
 
     async fn break_one(&mut self, freeze_for: Duration) -> Result<(), CliError> {
         self.count += 1;
-        // Any worker, by the drawn part of an id: which one is not ours to choose.
-        let drawn = RunId::new().as_uuid().as_u128();
-        let chosen = usize::try_from(drawn % self.workers.len().max(1) as u128).unwrap_or(0);
+        let chosen = self.choices.random_range(0..self.workers.len());
         match self.fault {
             Fault::Kill => {
                 self.workers[chosen].1.kill().await?;

@@ -67,6 +67,9 @@ pub struct LoadArgs {
     /// How a process is broken
     #[arg(long, value_enum, default_value_t = Fault::Kill)]
     fault: Fault,
+    /// What the choice of the processes that are broken is drawn from
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
     /// How long a frozen process stands still
     #[arg(long, default_value = "5s", value_parser = duration, value_name = "TIME")]
     freeze_for: Duration,
