@@ -1,5 +1,6 @@
 //! Everything in one process: the broker where no other is named, the stores, the workers, and the API's state over them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +81,8 @@ pub enum BrokerChoice {
         port: u16,
         /// A second listener for clients beyond this machine.
         secure: Option<SecureListener>,
+        /// Raw librdkafka settings of its clients in this process.
+        extra: BTreeMap<String, String>,
     },
     /// One elsewhere.
     External(LogConfig),
@@ -129,7 +132,7 @@ impl StackConfig {
     pub fn new(data_dir: impl Into<PathBuf>, core: Core) -> Self {
         Self {
             data_dir: data_dir.into(),
-            broker: BrokerChoice::Embedded { port: 0, secure: None },
+            broker: BrokerChoice::Embedded { port: 0, secure: None, extra: BTreeMap::new() },
             database_url: None,
             mongodb_url: None,
             s3: None,
@@ -243,11 +246,12 @@ impl Stack {
 
 async fn start_broker(config: &StackConfig) -> Result<(Option<EmbeddedBroker>, LogConfig), StackError> {
     match &config.broker {
-        BrokerChoice::Embedded { port, secure } => {
+        BrokerChoice::Embedded { port, secure, extra } => {
             let folder = config.data_dir.join("broker");
             let broker =
                 EmbeddedBroker::start_with(&folder, *port, secure.clone()).await.map_err(StackError::Broker)?;
             let mut log = broker.config("riverrun");
+            log.extra.clone_from(extra);
             // Our broker takes no figures of its clients, and each of some twenty would keep hundreds of kilobytes to count them.
             log.extra.entry("enable.metrics.push".to_owned()).or_insert_with(|| "false".to_owned());
             Ok((Some(broker), log))

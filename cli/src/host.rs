@@ -404,7 +404,7 @@ pub async fn host(settings: &Settings, core: Core, lock: DataLock, hosting: Host
     let started = match Stack::start(config.clone()).await {
         // It was free when it was looked at: commands that start together find the same one.
         Err(StackError::Broker(_)) if port != 0 => {
-            let broker = BrokerChoice::Embedded { port: 0, secure: None };
+            let broker = BrokerChoice::Embedded { port: 0, secure: None, extra: settings.kafka_extra.clone() };
             Stack::start(StackConfig { broker, ..config }).await
         }
         started => started,
@@ -444,7 +444,7 @@ fn broker_choice(settings: &Settings, any_port: bool) -> Result<BrokerChoice, Cl
             let port = broker_port(settings.broker_port, any_port)?;
             // A command that hosts a broker for a moment leaves the outside port to a server.
             let secure = settings.broker_secure.clone().filter(|_| !any_port);
-            Ok(BrokerChoice::Embedded { port, secure })
+            Ok(BrokerChoice::Embedded { port, secure, extra: settings.kafka_extra.clone() })
         }
     }
 }

@@ -20,7 +20,7 @@ use riverrun_knowledge::retrieval::{Fusion, MAX_CONTEXT_BYTES};
 use riverrun_knowledge::sources::{Limits, SECRET_PREFIX, SourceSecrets};
 use riverrun_knowledge::web::WebPolicy;
 use riverrun_log::broker::SecureListener;
-use riverrun_log::{RegistryConfig, S3Config, refused_setting};
+use riverrun_log::{RegistryConfig, S3Config};
 use riverrun_models::{ModelSettings, Secret};
 use riverrun_stores::RedisConfig;
 use riverrun_stores::vectors::qdrant::QdrantConfig;
@@ -33,6 +33,7 @@ use crate::secure_broker::secure_listener;
 pub use servers::RemoteServer;
 
 mod files;
+mod kafka;
 mod misspelt;
 mod projects;
 mod registry;
@@ -388,33 +389,6 @@ impl Values {
         let Some(text) = self.text(name) else { return Ok(default) };
         let expected = || format!("a number from {} to {}", range.start(), range.end());
         text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| wrong(name, &text, &expected()))
-    }
-
-    fn kafka_extra(&self) -> Result<BTreeMap<String, String>, CliError> {
-        let extra: BTreeMap<String, String> = self
-            .given
-            .iter()
-            .filter(|(name, value)| name.as_str() != KAFKA_BROKERS && !value.is_empty())
-            .filter_map(|(name, value)| {
-                Some((name.strip_prefix(KAFKA_PREFIX)?.to_lowercase().replace('_', "."), value.clone()))
-            })
-            .collect();
-        if let Some(name) = CLIENTS_BROKERS.into_iter().find(|name| self.text(name).is_some()) {
-            let message = format!("setting {name} is what the Kafka client calls {KAFKA_BROKERS}");
-            return Err(CliError::new(Exit::Usage, message)
-                .hint(format!("set {KAFKA_BROKERS} instead of it (environment or .env)")));
-        }
-        if let Some((property, reason)) = refused_setting(&extra) {
-            let name = format!("{KAFKA_PREFIX}{}", property.to_uppercase().replace('.', "_"));
-            let message = format!("setting {name} is none that the Kafka client takes as {property:?}: {reason}");
-            let brokers = [KAFKA_BROKERS, CLIENTS_BROKERS[0], CLIENTS_BROKERS[1]].map(str::to_owned);
-            let meant = match misspelt::nearest(&name, &brokers.into()) {
-                Some(_) => format!("did you mean {KAFKA_BROKERS}? else "),
-                None => String::new(),
-            };
-            return Err(CliError::new(Exit::Usage, message).hint(format!("{meant}{}", fix(&name))));
-        }
-        Ok(extra)
     }
 }
 

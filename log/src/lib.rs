@@ -9,6 +9,7 @@ pub mod embedded;
 pub mod lag;
 pub mod registry;
 
+mod clock;
 mod config;
 mod context;
 mod error;

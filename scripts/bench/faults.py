@@ -39,7 +39,7 @@ MOODS = ("--runs", "1000", "--steps", "10", "--workers", "4", "--kill-every", "0
 
 def of_load(printed):
     """Several harnesses side by side are one load: counts are added, of times the longest counts."""
-    reports = [json.loads(re.findall(r"^\{.*\}$", text, re.M)[-1]) for text in printed]
+    reports = [json.loads(re.findall(r"^\{.*?\}$", text, re.M | re.S)[-1]) for text in printed]
     total = {key: sum(report[key] for report in reports) for key in ("runs", "broken_processes", "lost", "doubled_effects", "terminal_events")}
     words = [f"{total['runs']:,} runs, {total['broken_processes']} broken", f"{total['lost']} lost, {total['doubled_effects']} doubled effects, {total['terminal_events']:,} ends"]
     if gaps := sum(report.get("with_gaps", 0) for report in reports):
@@ -49,6 +49,12 @@ def of_load(printed):
         words.append(f"longest stall {longest:.1f} s, of one partition {partition:.1f} s")
         words.append(f"a worker {max(report['worker_mib_at_start'] or 0 for report in reports)} to {max(report['worker_mib_at_most'] or 0 for report in reports)} MiB")
     return "; ".join([*words, f"seed {', '.join(str(report['seed']) for report in reports)}"])
+
+
+def of_moments(printed):
+    """A line for each event, with its verdict at the end."""
+    verdicts = re.findall(r"^\d+ +Run\w+ .* (\S+)$", printed[0], re.M)
+    return f"killed at each of {len(verdicts)} events, {verdicts.count('ok')} went on as if nothing had been"
 
 
 def of_cargo(printed):
@@ -126,7 +132,7 @@ def parts():
     over = ("--over", "10m")
     database = os.environ.get("RIVERRUN_TEST_DATABASE_URL")
     return [
-        Part("moments", "F1", (("riverrun", "chaos", "run", "--calls", "50"),), last_line),
+        Part("moments", "F1", (("riverrun", "chaos", "run", "--calls", "50"),), of_moments),
         load("kill", "F1", *LOAD, *over, "--kill-every", "2s", "--patience", "180m"),
         load("rebalance", "F12", *LOAD, *over, "--kill-every", "2s", "--fault", "rebalance", "--patience", "180m"),
         load("broker", "F5", *LOAD, *over, "--kill-every", "6s", "--fault", "broker", "--patience", "180m"),

@@ -1,25 +1,16 @@
 """A disk that is full, or holds whoever writes to it, when a test says so: what it says of itself is in disk.c."""
 
 import contextlib
-import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
-
+from preloaded import built as build
 from server import wait_for
 
 SOURCE = Path(__file__).with_name("disk.c")
 
 
 def library(folder):
-    """Builds it; whoever builds riverrun has a compiler of C, since Rust links by it."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("there is no compiler of C here")
-    built = folder / "disk.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", built, SOURCE, "-ldl"], check=True)
-    return built
+    return build(SOURCE, folder)
 
 
 @contextlib.contextmanager

@@ -24,12 +24,15 @@ def test_given_harnesses_side_by_side_when_they_are_read_then_counts_are_added_a
     other = ONE | {"lost": 1, "with_gaps": 2, "longest_stall_ms": 1300, "worker_mib_at_most": 95, "seed": 2}
     found = faults.of_load([f"12 of 5000 runs ended\n{json.dumps(one)}\n" for one in (ONE, other)])
     assert found == ("10,000 runs, 120 broken; 1 lost, 0 doubled effects, 10,000 ends; 2 with gaps; longest stall 1.3 s, of one partition 0.9 s; a worker 58 to 95 MiB; seed 1, 2")
-    assert faults.of_load([json.dumps(PEER)]) == "10,000 runs, 191 broken; 3 lost, 35 doubled effects, 10,001 ends; seed 4"
+    assert faults.of_load([f"begun\n{json.dumps(PEER, indent=2)}\n"]) == "10,000 runs, 191 broken; 3 lost, 35 doubled effects, 10,001 ends; seed 4"
 
 
 @pytest.mark.parametrize(("read", "printed", "expected"), [
     (faults.of_cargo, "test result: ok. 3 passed; 0 failed; 0 ignored\ntest result: FAILED. 1 passed; 2 failed; 0 ignored\n", "4 passed, 2 failed"),
     (faults.of_cargo, "test result: ok. 3 passed; 0 failed; 0 ignored\n", "3 passed"),
+    (faults.of_moments, "killed at event 1 (RunAccepted): ok\n1      RunAccepted                            1     25       0        24         24         ok\n"
+                        "2      RunFinished                            1     25       0        24         24         lost\n",
+     "killed at each of 2 events, 1 went on as if nothing had been"),
     (faults.of_pytest, "....\n4 passed, 1 skipped, 900 deselected in 61.20s (0:01:01)\n", "4 passed, 1 skipped, 900 deselected"),
     (faults.of_pytest, "measured: 0.3 s at most\n2 passed in 1.0s\n", "2 passed; 0.3 s at most"),
     (faults.of_pytest, "F\n1 failed, 3 passed in 2.0s\n", "1 failed, 3 passed"),

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 import log_client
+from clock import Clock
 from server import RUN_ENDED, wait_for
 from test_finetune_faults import fill
 from test_kill import persistently
@@ -67,6 +69,11 @@ def test_one_record_in_a_hundred_that_nobody_can_read_holds_up_none_of_the_other
     wait_for(lambda: (letters() - before).total() >= scale, 60, "the dead letters", every_s=0.5)
     server.settle()
     assert letters() - before == bad, "the original bytes of each that is broken, once, and of no other"
+    ends, wanted = {}, set(good)
+    for record in log_client.read_topic(server.brokers, "riverrun.agent.events"):
+        if log_client.headers(record)["ce_type"] == "riverrun.agent.RunFinished" and record.key().decode() in wanted:
+            ends.setdefault(record.partition(), []).append(record.timestamp()[1])
+    print(f"measured: no partition stood for longer than {max(after - before for times in ends.values() for before, after in pairwise(sorted(times))) / 1000:.1f} s")
 
 
 # ---- F11: longer than every limit of the group ------------------------------------------------------------------------------
@@ -108,6 +115,48 @@ def test_clocks_that_are_wrong_change_neither_order_nor_end(server, scale):
         assert [step["seq"] for step in result["steps"]] == list(range(1, len(result["steps"]) + 1))
         tools = [step["tool"] for step in result["steps"] if step.get("tool")]
         assert all((tool.get("duration_ms") or 0) >= 0 for tool in tools), tools
+
+
+HOUR_MS = 3_600_000
+# Ahead and back, an hour as in summer, a day, a year; the last is what everything ends with.
+JUMPS_MS = [HOUR_MS, -HOUR_MS, 24 * HOUR_MS, 0, -365 * 24 * HOUR_MS, 400, 365 * 24 * HOUR_MS, -400, 0]
+
+
+def test_a_clock_that_is_set_while_runs_go_on_changes_neither_order_nor_end(new_server, model, tmp_path, scale):
+    clock = Clock(tmp_path)
+    server = new_server(**clock.settings).start()
+
+    def asked(runs):
+        return sum(len(model.requests.get(script, [])) for script in runs.values())
+
+    def ended(run_id):
+        return server.get(f"/runs/{run_id}").json.get("status") in RUN_ENDED
+
+    for number in range(scale):
+        # Enough time for all of it, far too little for any of the jumps.
+        runs = {server.start_run(f"[[steps=5 delay_ms=150 id=jump{number}x{one}]]", budget={"seconds": 600}): f"jump{number}x{one}" for one in range(6)}
+        wait_for(lambda: all(model.requests.get(script) for script in runs.values()), 60, "each run to be in hand")
+        for jump in JUMPS_MS:
+            clock.set_ahead(jump)
+            seen = asked(runs)
+            wait_for(lambda: asked(runs) > seen or all(ended(run_id) for run_id in runs), 60, "the runs to go on")
+        for run_id, script in runs.items():
+            result = server.run_end(run_id, 60)
+            assert result["status"] == "succeeded", result
+            assert [step["seq"] for step in result["steps"]] == list(range(1, len(result["steps"]) + 1))
+            assert all((step["tool"].get("duration_ms") or 0) >= 0 for step in result["steps"] if step.get("tool")), result["steps"]
+            assert model.requests[script] == list(range(7)), "each call once"
+
+
+def test_a_clock_that_is_set_back_keeps_no_member_of_a_group_from_telling_that_it_is_there(new_server, tmp_path):
+    clock = Clock(tmp_path)
+    server = new_server(**clock.settings, RIVERRUN_KAFKA_SESSION_TIMEOUT_MS="6000").start()
+    server.settle()
+    clock.set_ahead(-HOUR_MS)
+    # Most groups have nothing to do meanwhile, for three times as long as a member may keep silent.
+    assert server.run_end(server.start_run("[[steps=1 delay_ms=9000 id=set_back]]"), 90)["status"] == "succeeded"
+    log = server.log_path.read_text()
+    assert "the system's clock was set back" in log and "group member timed out" not in log, server.log_tail()
 
 
 # ---- F15: what is lost on the way --------------------------------------------------------------------------------------------
@@ -167,7 +216,7 @@ def check_whole(messages, steps):
 
 
 def test_watchers_that_do_not_read_or_vanish_disturb_nobody(server, scale):
-    before = handles(server)
+    before, memory = handles(server), resident_bytes(server)
     run_id = server.start_run("[[steps=20 delay_ms=60 id=watched]]", max_iters=30)
     wait_for(lambda: server.get(f"/runs/{run_id}").status == 200, 30, "the run to be known")
     silent = [handshake(server, f"/ws/runs/{run_id}") for _ in range(6 * scale)]
@@ -181,6 +230,7 @@ def test_watchers_that_do_not_read_or_vanish_disturb_nobody(server, scale):
     assert steps >= 20
     for messages in watched:
         check_whole(messages, steps)
+    print(f"measured: {len(watched)} watchers saw everything beside {len(silent)} that did not read, {(resident_bytes(server) - memory) >> 20} MiB more")
     for one in silent:
         one.close()
     wait_for(lambda: handles(server) <= before + 10, 90, f"the sockets of watchers to be closed: {before} before", every_s=0.5)
@@ -429,6 +479,7 @@ def test_bodies_at_and_beyond_the_limits_cost_no_more_memory_than_they_have(serv
     assert set(replies) <= {404, 413, 422, 429}
     grown = (resident_bytes(server) - before) >> 20
     assert grown < 256, f"{grown} MiB more"
+    print(f"measured: {grown} MiB more")
 
 
 # ---- F6: a full disk --------------------------------------------------------------------------------------------------------

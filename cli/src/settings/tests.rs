@@ -129,6 +129,18 @@ fn given_kafka_settings_when_they_are_read_then_they_become_librdkafka_names() {
 }
 
 #[test]
+fn given_kafka_settings_and_no_broker_elsewhere_when_they_are_read_then_only_how_it_is_reached_is_left_out() {
+    let given = [
+        ("RIVERRUN_KAFKA_SECURITY_PROTOCOL", "sasl_ssl"),
+        ("RIVERRUN_KAFKA_SASL_USERNAME", "somebody"),
+        ("RIVERRUN_KAFKA_SSL_CA_LOCATION", "/ca.pem"),
+        ("RIVERRUN_KAFKA_SESSION_TIMEOUT_MS", "6000"),
+    ];
+    let settings = read(&given).unwrap();
+    assert_eq!(settings.kafka_extra, BTreeMap::from([("session.timeout.ms".to_owned(), "6000".to_owned())]));
+}
+
+#[test]
 fn given_an_address_that_others_reach_when_there_are_no_tokens_then_it_is_refused() {
     for host in ["0.0.0.0", "192.168.1.2", "::", "example.org"] {
         let error = read(&[("RIVERRUN_API_HOST", host)]).unwrap().check_bind().unwrap_err();

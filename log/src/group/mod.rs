@@ -25,6 +25,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::clock::{self, Asked};
 use crate::config::LogConfig;
 use crate::error::{LogError, code_of};
 use crate::record::{Record, StartAt, TopicPartition};
@@ -44,6 +45,12 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
 
 type Inner = StreamConsumer<SessionContext>;
+
+impl Asked for Inner {
+    fn ask_anything(&self) {
+        let _ = self.subscription();
+    }
+}
 
 /// Identity and generation of a member, for transactions.
 pub struct GroupMetadata(pub(crate) ConsumerGroupMetadata);
@@ -87,8 +94,10 @@ impl GroupConsumer {
         consumer
             .subscribe(&topics)
             .map_err(|error| LogError::kafka(format!("subscribe {} to {}", group.group, topics.join(", ")), error))?;
+        let consumer = Arc::new(consumer);
+        clock::keep_awake(&consumer);
         Ok(Self {
-            consumer: Some(Arc::new(consumer)),
+            consumer: Some(consumer),
             gone,
             group: group.group.clone(),
             topics: group.topics.iter().map(|topic| Arc::from(topic.as_str())).collect(),

@@ -18,6 +18,7 @@ use riverrun_schemas::{Failure, TurnId, Usage, now_ms};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::clock::RunClock;
 use super::context::AgentContext;
 use super::heard::Heard;
 use super::places::Turn;
@@ -62,6 +63,7 @@ pub(super) struct Released {
 pub(super) struct Driver {
     pub(super) context: Arc<AgentContext>,
     pub(super) state: RunState,
+    clock: RunClock,
     partition: i32,
     pub(super) accepted_offset: i64,
     /// Offset behind the last event in the fold.
@@ -96,6 +98,7 @@ impl Driver {
         Self {
             context,
             state,
+            clock: RunClock::start(),
             partition,
             accepted_offset,
             next_offset,
@@ -206,7 +209,7 @@ impl Driver {
                 Err(_) if self.must_end() => Vec::new(),
                 Err(unknown) => return self.fail(Failure::new("unknown_tool", unknown.to_string())).await,
             };
-        match decide::next(&self.state, &tools, now_ms()) {
+        match decide::next(&self.state, &tools, self.clock.now_ms()) {
             Action::Append(drafts) => self.append_decided(drafts, &tools).await,
             Action::CallModel(call) => self.call_model(call, &tools).await,
             Action::Route => self.route().await,
@@ -340,7 +343,7 @@ impl Driver {
     /// Ends when the run's budget in seconds does; never, without one.
     fn time_left(&self) -> impl Future<Output = ()> + use<> {
         let left = self.state.request.budget_seconds.map(|seconds| {
-            let left = seconds.saturating_mul(1_000).saturating_sub(self.state.spent_ms(now_ms()));
+            let left = seconds.saturating_mul(1_000).saturating_sub(self.state.spent_ms(self.clock.now_ms()));
             Duration::from_millis(u64::try_from(left).unwrap_or(0))
         });
         async move {

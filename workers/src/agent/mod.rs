@@ -19,6 +19,7 @@
 mod asides;
 mod calls;
 mod chains;
+mod clock;
 mod commands;
 mod context;
 mod driver;

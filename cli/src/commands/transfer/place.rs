@@ -46,7 +46,8 @@ impl Place {
             None => {
                 let folder = settings.data_dir.join("broker");
                 let broker = EmbeddedBroker::start(&folder, 0).await.map_err(down)?;
-                let log = broker.config("riverrun-transfer");
+                let mut log = broker.config("riverrun-transfer");
+                log.extra = settings.kafka_extra.clone();
                 (Some(broker), log)
             }
         };

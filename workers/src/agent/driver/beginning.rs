@@ -1,7 +1,5 @@
 //! What a driver waits for before it goes on with a run: its turn, and tools.
 
-use riverrun_schemas::now_ms;
-
 use super::{Driver, Interrupted, Left};
 use crate::agent::places::{Place, Turn};
 
@@ -27,7 +25,7 @@ impl Driver {
 
     /// Whether all that is left to do is the end, for which no tool is needed.
     pub(super) fn must_end(&self) -> bool {
-        self.state.cancel_requested.is_some() || self.state.is_out_of_time(now_ms())
+        self.state.cancel_requested.is_some() || self.state.is_out_of_time(self.clock.now_ms())
     }
 
     /// Gets tools ready that are started when they are first needed.
