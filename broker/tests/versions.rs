@@ -11,7 +11,7 @@ mod requests;
 
 use std::net::TcpStream;
 
-use common::wire::{Asked, frame};
+use common::wire::{Asked, frame, join};
 use common::*;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ApiKey;

@@ -105,6 +105,38 @@ fn given_a_rebalance_when_a_member_does_not_come_then_it_is_left_behind_at_the_d
 }
 
 #[test]
+fn given_newcomers_that_go_while_they_wait_when_the_others_have_come_then_the_group_is_theirs() {
+    let now = Instant::now();
+    let mut group = pair(now);
+    // The first of these ids would be the leader's.
+    for newcomer in ["Z", "c", "d"] {
+        drop(do_join(&mut group, now, join("", None), newcomer));
+    }
+    let mut stays = do_join(&mut group, now, join("", None), "e");
+    assert_eq!(group.leave(now, "a", None), Ok(()));
+    let second = do_join(&mut group, now, join("b", None), "").try_recv().unwrap();
+    assert_eq!((second.generation, second.leader.as_str(), second.members.len()), (3, "b", 2));
+    assert_eq!(stays.try_recv().unwrap().generation, 3);
+    assert_eq!(group.heartbeat(now, who("c", 3)), Err(ResponseError::UnknownMemberId));
+}
+
+#[test]
+fn given_a_static_member_that_goes_while_it_waits_when_the_others_have_come_then_it_keeps_its_name_but_does_not_lead() {
+    let now = Instant::now();
+    let mut group = Group::default();
+    let members = [("a", "one"), ("b", "two")].map(|(id, name)| do_join(&mut group, now, join("", Some(name)), id));
+    do_join(&mut group, now, join("a", Some("one")), "").try_recv().unwrap();
+    drop(members);
+    let _follower = do_sync(&mut group, now, "b", 2, &[]);
+    do_sync(&mut group, now, "a", 2, &["a", "b"]).try_recv().unwrap();
+    let mut third = do_join(&mut group, now, join("", Some("three")), "c");
+    drop(do_join(&mut group, now, join("a", Some("one")), ""));
+    let second = do_join(&mut group, now, join("b", Some("two")), "").try_recv().unwrap();
+    assert_eq!((second.leader.as_str(), second.members.len()), ("b", 3));
+    assert_eq!(third.try_recv().unwrap().leader, "b");
+}
+
+#[test]
 fn given_a_newcomer_that_must_return_when_it_does_then_it_is_in_and_else_it_is_forgotten() {
     let now = Instant::now();
     let mut group = Group::default();

@@ -1,5 +1,6 @@
 //! Group membership: translation between the wire and the state machine.
 
+use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,7 +30,29 @@ fn own(bytes: &Bytes) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }
 
-pub(super) async fn join_group(context: &Context, version: i16, request: JoinGroupRequest) -> JoinGroupResponse {
+/// The group takes the request before this returns; its answer comes when the group is complete.
+pub(super) fn join_group(
+    context: &Context,
+    version: i16,
+    request: JoinGroupRequest,
+) -> impl Future<Output = JoinGroupResponse> + Send + use<> {
+    let entered = ask_to_join(context, version, request);
+    async move {
+        match entered {
+            Ok(receiver) => match receiver.await {
+                Ok(joined) => join_answer(version, joined),
+                Err(_) => refuse_join(version, ResponseError::CoordinatorNotAvailable, String::new()),
+            },
+            Err(refused) => *refused,
+        }
+    }
+}
+
+fn ask_to_join(
+    context: &Context,
+    version: i16,
+    request: JoinGroupRequest,
+) -> Result<oneshot::Receiver<Joined>, Box<JoinGroupResponse>> {
     let config = &context.node.config;
     let session_timeout = millis(request.session_timeout_ms);
     let refused = if request.group_id.is_empty() {
@@ -40,7 +63,7 @@ pub(super) async fn join_group(context: &Context, version: i16, request: JoinGro
         None
     };
     if let Some(error) = refused {
-        return refuse_join(version, error, request.member_id.to_string());
+        return Err(Box::new(refuse_join(version, error, request.member_id.to_string())));
     }
     let rebalance_timeout = if version >= 1 { millis(request.rebalance_timeout_ms) } else { session_timeout };
     let join = Join {
@@ -55,13 +78,8 @@ pub(super) async fn join_group(context: &Context, version: i16, request: JoinGro
         must_return: version >= 4,
         can_skip_assignment: version >= 9,
     };
-    let Some(receiver) = enter(context, &request.group_id, join) else {
-        return refuse_join(version, ResponseError::UnknownMemberId, request.member_id.to_string());
-    };
-    match receiver.await {
-        Ok(joined) => join_answer(version, joined),
-        Err(_) => refuse_join(version, ResponseError::CoordinatorNotAvailable, String::new()),
-    }
+    enter(context, &request.group_id, join)
+        .ok_or_else(|| Box::new(refuse_join(version, ResponseError::UnknownMemberId, request.member_id.to_string())))
 }
 
 /// Has a group take the request. Only a newcomer makes one: none where a member asks for a group that there is not.
@@ -147,7 +165,7 @@ pub(super) async fn heartbeat(context: &Context, _: i16, request: HeartbeatReque
     HeartbeatResponse::default().with_error_code(code(&beat.unwrap_or(Err(ResponseError::UnknownMemberId))))
 }
 
-pub(super) async fn leave_group(context: &Context, version: i16, request: LeaveGroupRequest) -> LeaveGroupResponse {
+pub(super) fn leave_group(context: &Context, version: i16, request: LeaveGroupRequest) -> LeaveGroupResponse {
     let leave = |member: &str, instance: Option<&str>| {
         let left = context.node.groups.peek(&request.group_id, |group, now| group.leave(now, member, instance));
         left.unwrap_or(Err(ResponseError::UnknownMemberId))

@@ -98,7 +98,8 @@ pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Option<Bytes>, Reque
 /// Begins to work on a frame.
 ///
 /// A produce request is queued before this returns, so that the order of a connection's requests is the order in the log;
-/// its answer waits for the disk. Everything else starts when the answer is awaited.
+/// its answer waits for the disk. Who joins a group or leaves it does so before this returns: a member that waits for the others and
+/// goes must not wait for them to be heard. Everything else starts when the answer is awaited.
 pub(crate) async fn begin(
     context: &Context,
     authentication: &mut Authentication,
@@ -139,7 +140,17 @@ pub(crate) async fn begin(
             }
         }));
     }
-    Ok(Box::pin(async move { answer(&context, key, version, correlation, body).await.map(Some) }))
+    match key {
+        ApiKey::JoinGroup => {
+            let joining = groups::join_group(&context, version, decode(body, version)?);
+            Ok(Box::pin(async move { encode(key, version, correlation, &joining.await).map(Some) }))
+        }
+        ApiKey::LeaveGroup => {
+            let left = groups::leave_group(&context, version, decode(body, version)?);
+            Ok(ready(encode(key, version, correlation, &left).map(Some)))
+        }
+        _ => Ok(Box::pin(async move { answer(&context, key, version, correlation, body).await.map(Some) })),
+    }
 }
 
 fn ready(result: Result<Option<Bytes>, RequestError>) -> Answer {
@@ -212,10 +223,8 @@ async fn answer(
         ApiKey::OffsetCommit => with!(OffsetCommitRequest, offsets::offset_commit),
         ApiKey::OffsetFetch => with!(OffsetFetchRequest, offsets::offset_fetch),
         ApiKey::OffsetDelete => with!(OffsetDeleteRequest, offset_delete::offset_delete),
-        ApiKey::JoinGroup => with!(JoinGroupRequest, groups::join_group),
         ApiKey::SyncGroup => with!(SyncGroupRequest, groups::sync_group),
         ApiKey::Heartbeat => with!(HeartbeatRequest, groups::heartbeat),
-        ApiKey::LeaveGroup => with!(LeaveGroupRequest, groups::leave_group),
         ApiKey::ListGroups => with!(ListGroupsRequest, groups::list_groups),
         ApiKey::DescribeGroups => with!(DescribeGroupsRequest, groups::describe_groups),
         ApiKey::DeleteGroups => with!(DeleteGroupsRequest, groups::delete_groups),

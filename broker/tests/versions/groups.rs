@@ -75,3 +75,27 @@ async fn given_members_of_groups_that_are_not_known_when_they_ask_then_they_are_
     assert!(broker.groups().iter().all(|group| group.id != "absent"), "who is no newcomer makes no group");
     broker.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_member_that_waits_for_the_others_when_it_leaves_on_the_same_connection_then_both_are_answered_at_once()
+{
+    let folder = TempDir::new().unwrap();
+    let broker = broker(&folder).await;
+    let address = broker.local_addr();
+    blocking(move || {
+        let (mut first, mut second) = (connect(address), connect(address));
+        let mut answer = join("g", "one").ask(&mut first, ApiKey::JoinGroup, 9);
+        answer.i32(); // throttle
+        assert_eq!(answer.i16(), 0);
+        // The first member does not join again: the second would wait for a minute.
+        let leave = Asked::default().text("g").array(1).text("").text("two").null().end().end();
+        write_frame(&mut second, &join("g", "two").frame(ApiKey::JoinGroup, 9)).unwrap();
+        write_frame(&mut second, &leave.frame(ApiKey::LeaveGroup, 5)).unwrap();
+        // Behind correlation id, tagged fields and throttle.
+        let errors =
+            [(); 2].map(|()| read_frame(&mut second).map(|answer| i16::from_be_bytes([answer[9], answer[10]])));
+        assert_eq!(errors, [Some(ResponseError::UnknownMemberId.code()), Some(0)]);
+    })
+    .await;
+    broker.shutdown().await;
+}

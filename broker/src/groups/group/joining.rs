@@ -199,6 +199,10 @@ impl Group {
         if self.phase != Phase::PreparingRebalance {
             return;
         }
+        // They would be waited for in vain, and one of them could be who is to assign.
+        let given_up = self.members.iter().filter(|(_, member)| member.has_given_up());
+        let given_up: Vec<String> = given_up.map(|(id, _)| id.clone()).collect();
+        given_up.iter().for_each(|id| self.forget(id));
         let all = self.members.values().all(|member| member.joining.is_some()) && self.announced.is_empty();
         if !all && !timed_out {
             return;
@@ -217,16 +221,15 @@ impl Group {
             self.become_empty();
             return;
         }
-        if self.members.values().all(|member| member.joining.is_none()) {
+        if !self.members.values().any(Member::is_joining) {
             // Only static members that are away: keep waiting for them.
             self.phase_deadline = Some(now + self.longest_rebalance());
             return;
         }
         self.protocol = self.choose_protocol();
-        let leader_joined =
-            self.leader.as_ref().and_then(|id| self.members.get(id)).is_some_and(|member| member.joining.is_some());
+        let leader_joined = self.leader.as_ref().and_then(|id| self.members.get(id)).is_some_and(Member::is_joining);
         if !leader_joined {
-            let joined = self.members.iter().find(|(_, member)| member.joining.is_some());
+            let joined = self.members.iter().find(|(_, member)| member.is_joining());
             self.leader = joined.map(|(id, _)| id.clone());
         }
         self.phase = Phase::CompletingRebalance;

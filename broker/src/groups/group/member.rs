@@ -164,7 +164,17 @@ impl Member {
             .unwrap_or_default()
     }
 
+    /// Whether it waits for an answer, on a connection that is still there.
     pub(super) fn is_waiting(&self) -> bool {
-        self.joining.is_some() || self.syncing.is_some()
+        self.is_joining() || self.syncing.as_ref().is_some_and(|reply| !reply.is_closed())
+    }
+
+    pub(super) fn is_joining(&self) -> bool {
+        self.joining.as_ref().is_some_and(|reply| !reply.is_closed())
+    }
+
+    /// It came to join, and went before it was answered. A static one may come back under its name.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.instance_id.is_none() && self.joining.as_ref().is_some_and(oneshot::Sender::is_closed)
     }
 }
