@@ -65,8 +65,9 @@ def of_cargo(printed):
 
 def of_pytest(printed):
     """How many passed, and what tests say that they have measured."""
-    ends = [found[-1] for text in printed if (found := re.findall(r"(\d+ (?:passed|failed|skipped|error).*?) in [\d.]+s", text))]
-    return "; ".join([*ends, *re.findall(r"^measured: (.*)$", "".join(printed), re.M)])
+    ends = [found[-1] for text in printed if (found := re.findall(r"^=* ?(\d+ (?:passed|failed|skipped|error).*?) in [\d.]+s", text, re.M))]
+    counts = [", ".join(re.findall(r"\d+ (?:passed|failed|skipped|errors?)", end)) for end in ends]
+    return "; ".join([*counts, *re.findall(r"^measured: (.*)$", "".join(printed), re.M)])
 
 
 def of_fuzz(printed):

@@ -33,8 +33,8 @@ def test_given_harnesses_side_by_side_when_they_are_read_then_counts_are_added_a
     (faults.of_moments, "killed at event 1 (RunAccepted): ok\n1      RunAccepted                            1     25       0        24         24         ok\n"
                         "2      RunFinished                            1     25       0        24         24         lost\n",
      "killed at each of 2 events, 1 went on as if nothing had been"),
-    (faults.of_pytest, "....\n4 passed, 1 skipped, 900 deselected in 61.20s (0:01:01)\n", "4 passed, 1 skipped, 900 deselected"),
-    (faults.of_pytest, "measured: 0.3 s at most\n2 passed in 1.0s\n", "2 passed; 0.3 s at most"),
+    (faults.of_pytest, "....\n4 passed, 1 skipped, 900 deselected, 2 warnings in 61.20s (0:01:01)\n", "4 passed, 1 skipped"),
+    (faults.of_pytest, "measured: 0.3 s at most\n==== 2 passed in 1.0s ====\n", "2 passed; 0.3 s at most"),
     (faults.of_pytest, "F\n1 failed, 3 passed in 2.0s\n", "1 failed, 3 passed"),
     (faults.of_fuzz, "tables 50000\n1300000 inputs of 26 targets\n..\n9 passed in 8.1s\n", "1300000 inputs of 26 targets; of the whole program: 9 passed"),
     (faults.of_soak, "minutes            30, 14 kills\nlost               0\nsearch 900 times, p50 1 ms, p99 9 ms then 9 ms (x1.03), 3 after a start p99 1 ms\n"
