@@ -107,9 +107,9 @@ def peer(name, script, *arguments):
 
 
 def freezes():
-    """A minute for each of two hundred: three fleets share them."""
-    arguments = ("--runs", "3334", "--steps", "10", "--workers", "4", "--over", "67m", "--fault", "freeze", "--freeze-for", "60s", "--kill-every", "60s", "--patience", "120m")
-    return Part("freeze", "F10", tuple(("riverrun", "--json", "chaos", "load", *arguments, "--seed", str(seed)) for seed in (1, 2, 3)), of_load)
+    """A minute for each of two hundred: four fleets share them."""
+    arguments = ("--runs", "2500", "--steps", "10", "--workers", "4", "--over", "50m", "--fault", "freeze", "--freeze-for", "60s", "--kill-every", "60s", "--patience", "120m")
+    return Part("freeze", "F10", tuple(("riverrun", "--json", "chaos", "load", *arguments, "--seed", str(seed)) for seed in (1, 2, 3, 4)), of_load)
 
 
 def cargo(name, rows, settings, *arguments):
