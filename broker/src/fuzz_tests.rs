@@ -135,6 +135,7 @@ fn broker_frames_end_in_an_answer_or_a_refusal() {
         local: address,
         advertised: None,
         pace: Pace::default(),
+        attendance: Arc::default(),
     };
     let ask = |bytes: &[u8], patience: Duration| {
         let frame = Bytes::copy_from_slice(bytes);

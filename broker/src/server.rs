@@ -101,8 +101,15 @@ async fn serve(node: Arc<Node>, listener: &Listener, stream: TcpStream, peer: So
     // Without this an answer waits for the client's delayed acknowledgement; a socket that refuses is slow, not wrong.
     let _ = stream.set_nodelay(true);
     let advertised = listener.advertised.clone();
-    let context =
-        Context { node: node.clone(), client_id: String::new(), peer, local, advertised, pace: Pace::default() };
+    let context = Context {
+        node: node.clone(),
+        client_id: String::new(),
+        peer,
+        local,
+        advertised,
+        pace: Pace::default(),
+        attendance: Arc::default(),
+    };
     // A password may travel as it is where nobody can listen in.
     let plain = listener.tls.is_some() || local.ip().is_loopback();
     let authentication = Authentication::new(listener.users.clone(), plain);
@@ -127,6 +134,7 @@ async fn serve(node: Arc<Node>, listener: &Listener, stream: TcpStream, peer: So
             }
         }
     };
+    context.attendance.end(&node.groups);
     match ended {
         Ok(()) => {}
         Err(ConnectionError::Io(error)) => tracing::debug!(%peer, error = %error, "connection lost"),
@@ -149,7 +157,11 @@ async fn converse(
     let mut writing = std::pin::pin!(write_answers(context, writer, receiver));
     tokio::select! {
         ended = read_requests(context, authentication, reader, sender) => match ended {
-            Ok(()) => timeout(LINGER, &mut writing).await.unwrap_or(Ok(())),
+            Ok(()) => {
+                // Before answers that it waits for: others wait for it.
+                context.attendance.end(&context.node.groups);
+                timeout(LINGER, &mut writing).await.unwrap_or(Ok(()))
+            }
             error => error,
         },
         ended = &mut writing => ended,

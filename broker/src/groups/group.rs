@@ -34,8 +34,8 @@ pub(crate) struct Group {
     members: BTreeMap<String, Member>,
     /// Instance id → member id.
     instances: HashMap<String, String>,
-    /// Ids given out, not come back yet → until when.
-    announced: HashMap<String, Instant>,
+    /// Ids given out, not come back yet → until when, and over which connection.
+    announced: HashMap<String, (Instant, u64)>,
     /// End of the phase of waiting, for joins or for the assignment.
     phase_deadline: Option<Instant>,
     /// Who is to be remembered across a start may differ from what was told last.
@@ -205,6 +205,20 @@ impl Group {
         Ok(())
     }
 
+    /// The connection has ended over which this member asked to join. Clients that are closed on their way into a group do not leave it;
+    /// all others would wait for their sessions to end. One with a name may come back under it.
+    pub(crate) fn hang_up(&mut self, now: Instant, member_id: &str, connection: u64) {
+        if self.announced.get(member_id).is_some_and(|(_, over)| *over == connection) {
+            self.announced.remove(member_id);
+            self.complete_join_if_ready(now, false);
+            return;
+        }
+        let member = self.members.get(member_id).filter(|member| member.connection == connection);
+        if member.is_some_and(|member| member.instance_id.is_none() && member.is_arriving()) {
+            self.remove(now, member_id);
+        }
+    }
+
     /// Checks whether a commit of offsets may be made, by a member or from outside the group.
     pub(crate) fn check_commit(
         &mut self,
@@ -276,13 +290,13 @@ impl Group {
     /// When [`tick`](Self::tick) has something to do next.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let sessions = self.members.values().filter(|member| !member.is_waiting()).map(|member| member.deadline);
-        sessions.chain(self.announced.values().copied()).chain(self.phase_deadline).min()
+        sessions.chain(self.announced.values().map(|(until, _)| *until)).chain(self.phase_deadline).min()
     }
 
     /// Lets time take effect: sessions end, waits end.
     pub(crate) fn tick(&mut self, now: Instant) {
         let announced = self.announced.len();
-        self.announced.retain(|_, until| *until > now);
+        self.announced.retain(|_, (until, _)| *until > now);
         let some_never_came = self.announced.len() < announced;
         let dead: Vec<String> = self
             .members

@@ -1,5 +1,6 @@
 //! The groups of this broker: looking them up, and letting time pass for them.
 
+pub(crate) mod attendance;
 pub(crate) mod expiry;
 pub(crate) mod group;
 

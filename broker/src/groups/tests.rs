@@ -11,6 +11,8 @@ use crate::meta::{GroupOffsets, OffsetItem};
 
 const SESSION: Duration = Duration::from_secs(10);
 const REBALANCE: Duration = Duration::from_secs(60);
+/// The connection of everyone who is not said to have another.
+const OVER: u64 = 7;
 
 fn join(id: &str, instance: Option<&str>) -> Join {
     Join {
@@ -24,6 +26,7 @@ fn join(id: &str, instance: Option<&str>) -> Join {
         protocols: vec![("range".into(), Bytes::from_static(b"r")), ("sticky".into(), Bytes::from_static(b"s"))],
         must_return: false,
         can_skip_assignment: true,
+        connection: OVER,
     }
 }
 
@@ -105,19 +108,33 @@ fn given_a_rebalance_when_a_member_does_not_come_then_it_is_left_behind_at_the_d
 }
 
 #[test]
-fn given_newcomers_that_go_while_they_wait_when_the_others_have_come_then_the_group_is_theirs() {
+fn given_members_on_their_way_in_when_their_connections_end_then_nobody_waits_for_them() {
     let now = Instant::now();
+    let over = |connection: u64, join: Join| Join { connection, ..join };
     let mut group = pair(now);
-    // The first of these ids would be the leader's.
-    for newcomer in ["Z", "c", "d"] {
-        drop(do_join(&mut group, now, join("", None), newcomer));
-    }
-    let mut stays = do_join(&mut group, now, join("", None), "e");
-    assert_eq!(group.leave(now, "a", None), Ok(()));
-    let second = do_join(&mut group, now, join("b", None), "").try_recv().unwrap();
-    assert_eq!((second.generation, second.leader.as_str(), second.members.len()), (3, "b", 2));
-    assert_eq!(stays.try_recv().unwrap().generation, 3);
-    assert_eq!(group.heartbeat(now, who("c", 3)), Err(ResponseError::UnknownMemberId));
+    // One has its id alone, one waits to join, and the first one rejoins over another connection than before.
+    let returns = over(1, Join { must_return: true, ..join("", None) });
+    do_join(&mut group, now, returns, "c").try_recv().unwrap();
+    let _waits = do_join(&mut group, now, over(2, join("", None)), "Z");
+    let mut first = do_join(&mut group, now, over(3, join("a", None)), "");
+    group.hang_up(now, "a", OVER);
+    group.hang_up(now, "b", OVER);
+    assert_eq!(group.members().len(), 3, "who is in, or came over another connection since, stays");
+    group.hang_up(now, "c", 1);
+    group.hang_up(now, "Z", 2);
+    let mut second = do_join(&mut group, now, join("b", None), "");
+    let (first, second) = (first.try_recv().unwrap(), second.try_recv().unwrap());
+    assert_eq!((first.generation, first.members.len(), first.leader.as_str()), (3, 2, "a"));
+    // Who is to assign goes before it does.
+    let mut waits = do_sync(&mut group, now, "b", second.generation, &[]);
+    group.hang_up(now, "a", 3);
+    assert_eq!(waits.try_recv().unwrap().error, Some(ResponseError::RebalanceInProgress));
+    let alone = do_join(&mut group, now, join("b", None), "").try_recv().unwrap();
+    assert_eq!((alone.generation, alone.leader.as_str(), alone.members.len()), (4, "b", 1));
+    // It waits for an assignment that never comes; a member that is in stays through the end of its connection.
+    do_sync(&mut group, now, "b", 4, &["b"]).try_recv().unwrap();
+    group.hang_up(now, "b", OVER);
+    assert_eq!(group.heartbeat(now, who("b", 4)), Ok(()));
 }
 
 #[test]

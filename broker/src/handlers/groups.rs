@@ -77,6 +77,7 @@ fn ask_to_join(
         protocols: request.protocols.into_iter().map(|p| (p.name.to_string(), own(&p.metadata))).collect(),
         must_return: version >= 4,
         can_skip_assignment: version >= 9,
+        connection: context.attendance.connection(),
     };
     enter(context, &request.group_id, join)
         .ok_or_else(|| Box::new(refuse_join(version, ResponseError::UnknownMemberId, request.member_id.to_string())))
@@ -86,12 +87,17 @@ fn ask_to_join(
 fn enter(context: &Context, group: &str, join: Join) -> Option<oneshot::Receiver<Joined>> {
     let is_new = join.member_id.is_empty();
     let prefix = join.instance_id.clone().unwrap_or_else(|| context.client_id.clone());
+    let mut id = join.member_id.clone();
     let (sender, receiver) = oneshot::channel();
     let mut once = Some((join, sender));
     let groups = &context.node.groups;
     let transition = |group: &mut Group, now| {
         if let Some((join, sender)) = once.take() {
-            group.join(now, join, || groups.new_member_id(&prefix), sender);
+            let new_id = || {
+                id = groups.new_member_id(&prefix);
+                id.clone()
+            };
+            group.join(now, join, new_id, sender);
         }
     };
     if is_new {
@@ -99,6 +105,7 @@ fn enter(context: &Context, group: &str, join: Join) -> Option<oneshot::Receiver
     } else {
         groups.peek(group, transition)?;
     }
+    context.attendance.note(group, &id);
     Some(receiver)
 }
 

@@ -23,6 +23,7 @@ use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, StrBytes};
 use tokio::time::Instant;
 
+use crate::groups::attendance::Attendance;
 use crate::node::Node;
 use crate::pace::Pace;
 use crate::security::authentication::Authentication;
@@ -44,6 +45,8 @@ pub(crate) struct Context {
     pub advertised: Option<(String, u16)>,
     /// What its connection is used for.
     pub pace: Pace,
+    /// Who joined groups over it.
+    pub attendance: Arc<Attendance>,
 }
 
 impl Context {

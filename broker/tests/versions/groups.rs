@@ -99,3 +99,36 @@ async fn given_a_member_that_waits_for_the_others_when_it_leaves_on_the_same_con
     .await;
     broker.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_newcomer_that_waits_for_the_others_when_its_connection_ends_then_the_group_is_without_it_at_once() {
+    let folder = TempDir::new().unwrap();
+    let broker = broker(&folder).await;
+    let address = broker.local_addr();
+    let newcomer = blocking(move || {
+        let (mut first, mut second) = (connect(address), connect(address));
+        let mut answer = join("g", "one").ask(&mut first, ApiKey::JoinGroup, 9);
+        answer.i32(); // throttle
+        assert_eq!(answer.i16(), 0);
+        // Nobody would miss it for ten minutes.
+        let newcomer = |id: &str| {
+            let member = Asked::default().text("g").i32(600_000).i32(600_000).text(id).null().text("consumer");
+            member.array(1).text("range").bytes(b"").end().null().end()
+        };
+        let mut answer = newcomer("").ask(&mut second, ApiKey::JoinGroup, 9);
+        answer.i32(); // throttle
+        assert_eq!(answer.i16(), ResponseError::MemberIdRequired.code());
+        answer.i32(); // generation
+        // Protocol type, protocol, leader, whether it need not assign.
+        (answer.text(), answer.text(), answer.text(), answer.i8());
+        write_frame(&mut second, &newcomer(&answer.text()).frame(ApiKey::JoinGroup, 9)).unwrap();
+        (first, second)
+    })
+    .await;
+    let members = || broker.groups().first().map_or(0, |group| group.members.len());
+    eventually("the newcomer", || members() == 2).await;
+    let (_first, second) = newcomer;
+    drop(second);
+    eventually("the group without it", || members() == 1).await;
+    broker.shutdown().await;
+}

@@ -49,7 +49,7 @@ impl Group {
             }
             let id = new_id();
             if join.must_return && join.instance_id.is_none() {
-                self.announced.insert(id.clone(), now + join.session_timeout);
+                self.announced.insert(id.clone(), (now + join.session_timeout, join.connection));
                 return refuse(reply, ResponseError::MemberIdRequired, &id);
             }
             self.admit(now, id, join, reply);
@@ -106,6 +106,7 @@ impl Group {
             joining: Some(reply),
             syncing: None,
             has_synced: false,
+            connection: join.connection,
         };
         self.members.insert(id, member);
         self.rebalance(now);
@@ -118,6 +119,7 @@ impl Group {
         let same = member.protocols == join.protocols;
         member.session_timeout = join.session_timeout;
         member.rebalance_timeout = join.rebalance_timeout;
+        member.connection = join.connection;
         member.deadline = now + join.session_timeout;
         let keeps = match self.phase {
             Phase::CompletingRebalance => same,
@@ -146,6 +148,7 @@ impl Group {
         member.client_host = join.client_host;
         member.session_timeout = join.session_timeout;
         member.rebalance_timeout = join.rebalance_timeout;
+        member.connection = join.connection;
         member.deadline = now + join.session_timeout;
         if let Some(instance) = &join.instance_id {
             self.instances.insert(instance.clone(), id.clone());
@@ -199,10 +202,6 @@ impl Group {
         if self.phase != Phase::PreparingRebalance {
             return;
         }
-        // They would be waited for in vain, and one of them could be who is to assign.
-        let given_up = self.members.iter().filter(|(_, member)| member.has_given_up());
-        let given_up: Vec<String> = given_up.map(|(id, _)| id.clone()).collect();
-        given_up.iter().for_each(|id| self.forget(id));
         let all = self.members.values().all(|member| member.joining.is_some()) && self.announced.is_empty();
         if !all && !timed_out {
             return;

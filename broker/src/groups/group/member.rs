@@ -85,6 +85,8 @@ pub(crate) struct Join {
     pub must_return: bool,
     /// Whether a leader understands that it need not assign.
     pub can_skip_assignment: bool,
+    /// The connection that it comes over.
+    pub connection: u64,
 }
 
 /// The answer to a join.
@@ -152,6 +154,8 @@ pub(crate) struct Member {
     pub(super) syncing: Option<oneshot::Sender<Synced>>,
     /// Whether it has come for its assignment since it joined last.
     pub(super) has_synced: bool,
+    /// Over which it joined last; 0 before it has since the broker's start.
+    pub(super) connection: u64,
 }
 
 impl Member {
@@ -173,8 +177,8 @@ impl Member {
         self.joining.as_ref().is_some_and(|reply| !reply.is_closed())
     }
 
-    /// It came to join, and went before it was answered. A static one may come back under its name.
-    pub(super) fn has_given_up(&self) -> bool {
-        self.instance_id.is_none() && self.joining.as_ref().is_some_and(oneshot::Sender::is_closed)
+    /// Whether it is on its way into the group: it has not come for what it was assigned, or was not answered yet.
+    pub(super) fn is_arriving(&self) -> bool {
+        self.joining.is_some() || self.syncing.is_some() || !self.has_synced
     }
 }

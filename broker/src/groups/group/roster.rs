@@ -113,6 +113,7 @@ impl Group {
             joining: None,
             syncing: None,
             has_synced: true,
+            connection: 0,
         };
         let members: BTreeMap<String, Member> = roster.members.into_iter().map(|(id, one)| (id, member(one))).collect();
         let instances = members.iter().filter_map(|(id, member)| Some((member.instance_id.clone()?, id.clone())));
