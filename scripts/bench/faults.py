@@ -175,7 +175,10 @@ def do(part, folder):
     ended = [None] * len(files)
 
     def one(number):
-        ended[number] = run(part.commands[number], files[number])
+        try:
+            ended[number] = run(part.commands[number], files[number])
+        except OSError as error:
+            ended[number] = (127, f"error: {error}")
 
     began = time.monotonic()
     threads = [threading.Thread(target=one, args=(number,)) for number in range(len(files))]

@@ -67,6 +67,9 @@ def test_given_commands_that_end_in_any_way_when_a_part_is_done_then_it_holds_on
     assert (tmp_path / "good-2.txt").read_text().startswith("begun")
     bad = faults.do(faults.Part("bad", "F1", (said, ("riverrun", "-c", "raise SystemExit('error: chaos: 1 lost')")), faults.of_load), tmp_path)
     assert not bad["held"] and bad["why"] == "ended with 1: error: chaos: 1 lost" and bad["came"] == "", bad
+    monkeypatch.setenv("RIVERRUN_BIN", str(tmp_path / "absent"))
+    absent = faults.do(faults.Part("absent", "F1", (said,), faults.of_load), tmp_path)
+    assert not absent["held"] and absent["why"].startswith("ended with 127: error: "), absent
 
 
 def test_given_a_password_in_a_command_when_it_is_told_then_it_is_left_out(monkeypatch):

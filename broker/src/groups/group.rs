@@ -205,7 +205,7 @@ impl Group {
         Ok(())
     }
 
-    /// The connection has ended over which this member asked to join. Clients that are closed on their way into a group do not leave it;
+    /// The connection has ended over which this member asked to join. Clients that are closed within a rebalance do not leave the group;
     /// all others would wait for their sessions to end. One with a name may come back under it.
     pub(crate) fn hang_up(&mut self, now: Instant, member_id: &str, connection: u64) {
         if self.announced.get(member_id).is_some_and(|(_, over)| *over == connection) {
@@ -214,7 +214,8 @@ impl Group {
             return;
         }
         let member = self.members.get(member_id).filter(|member| member.connection == connection);
-        if member.is_some_and(|member| member.instance_id.is_none() && member.is_arriving()) {
+        let rebalances = self.phase != Phase::Stable;
+        if member.is_some_and(|member| member.instance_id.is_none() && (rebalances || member.is_arriving())) {
             self.remove(now, member_id);
         }
     }

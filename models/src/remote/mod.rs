@@ -45,6 +45,8 @@ use table::{Spec, Wire};
 
 /// How long a server is waited for that is asked what a model was trained for.
 const ABOUT_PATIENCE: Duration = Duration::from_secs(5);
+/// What a chat may write, in text and in calls: some half a million tokens. Every run may meet a model that does not end, all at the same time.
+const MAX_ANSWER_BYTES: usize = 2 << 20;
 /// Models of which that is kept.
 const MAX_TRAINED: usize = 1_000;
 
@@ -174,7 +176,12 @@ impl Remote {
         underway.begun = true;
         let Underway { sink, gathered, .. } = underway;
         let mut gather = |event: &[u8]| {
-            self.protocol.gather(event, gathered, &mut **sink).map_err(|fault| self.faulty(fault, &request.model))
+            let gone_on = self.protocol.gather(event, gathered, &mut **sink);
+            if gathered.bytes() > MAX_ANSWER_BYTES {
+                let reason = format!("it writes an answer of more than {MAX_ANSWER_BYTES} bytes");
+                return Err(self.server.bad_response(None, reason));
+            }
+            gone_on.map_err(|fault| self.faulty(fault, &request.model))
         };
         let ended = match self.protocol.framing() {
             Framing::Sse => for_each_event(&self.server, response, gather).await?,
