@@ -252,7 +252,7 @@ async fn given_broken_streams_when_chatting_then_the_error_is_typed_and_memory_i
             // Frames, whose sums are of what is in them.
             Err(_) => piece.repeat(10_000),
         };
-        let writes_much = !flooded.contains(&wire) && wire != Wire::Bedrock;
+        let writes_much = !flooded.contains(&wire);
         flooded.push(wire);
         let broken: &[u8] = if wire == Wire::Ollama { b"{half\n" } else { b"data: {half\n\n" };
         let mut half = TEXT.as_bytes()[..3].to_vec();
