@@ -33,6 +33,7 @@ pub(crate) fn keep_awake(client: &Arc<impl Asked + 'static>) {
     clients.push(client);
 }
 
+#[expect(clippy::disallowed_methods, reason = "it waits on a thread of its own, on which no runtime works")]
 fn start() -> &'static Clients {
     let clients: &'static Clients = Box::leak(Box::default());
     let watch = move || {

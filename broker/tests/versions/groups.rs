@@ -119,8 +119,10 @@ async fn given_a_newcomer_that_waits_for_the_others_when_its_connection_ends_the
         answer.i32(); // throttle
         assert_eq!(answer.i16(), ResponseError::MemberIdRequired.code());
         answer.i32(); // generation
-        // Protocol type, protocol, leader, whether it need not assign.
-        (answer.text(), answer.text(), answer.text(), answer.i8());
+        for what in ["protocol type", "protocol", "leader"] {
+            assert_eq!(answer.text(), "", "{what}");
+        }
+        answer.i8(); // whether it need not assign
         write_frame(&mut second, &newcomer(&answer.text()).frame(ApiKey::JoinGroup, 9)).unwrap();
         (first, second)
     })
