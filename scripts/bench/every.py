@@ -125,18 +125,23 @@ def reason(code, printed):
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
-def run(part, options, file):
-    """The reason why the part failed, if it did. What it prints is shown as it comes, and kept."""
-    command = [str(ROOT / "x"), "bench", *([part] if part != "turns" else []), "--json", str(file), *(QUICK[part] if options.quick else [])]
-    print(f"==> {' '.join(command)}", file=sys.stderr, flush=True)
+def shown(command, file, **more):
+    """The exit code of a command and what it printed, which is shown as it comes and kept in the file; `more` goes to Popen."""
     printed = []
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process, \
-            file.with_suffix(".txt").open("w") as kept:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", **more) as process, file.open("w") as kept:
         for line in process.stdout:
             print(line, end="", file=sys.stderr, flush=True)
             kept.write(line)
             printed.append(line)
-    return None if process.returncode == 0 else reason(process.returncode, "".join(printed))
+    return process.returncode, "".join(printed)
+
+
+def run(part, options, file):
+    """The reason why the part failed, if it did."""
+    command = [str(ROOT / "x"), "bench", *([part] if part != "turns" else []), "--json", str(file), *(QUICK[part] if options.quick else [])]
+    print(f"==> {' '.join(command)}", file=sys.stderr, flush=True)
+    code, printed = shown(command, file.with_suffix(".txt"))
+    return None if code == 0 else reason(code, printed)
 
 
 def measured(folder, parts):

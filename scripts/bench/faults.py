@@ -160,14 +160,7 @@ def run(command, file):
     binary = os.environ["RIVERRUN_BIN"]
     started = [binary if word == "riverrun" else word for word in command]
     print(f"==> {' '.join(command)}", file=sys.stderr, flush=True)
-    printed = []
-    with subprocess.Popen(started, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process, \
-            file.open("w") as kept:
-        for line in process.stdout:
-            print(line, end="", file=sys.stderr, flush=True)
-            kept.write(line)
-            printed.append(line)
-    return process.returncode, "".join(printed)
+    return every.shown(started, file, stdin=subprocess.DEVNULL)
 
 
 def do(part, folder):

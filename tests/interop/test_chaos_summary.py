@@ -1,6 +1,7 @@
 """`./x chaos --full` sums up what came of every fault; here with what commands print, nothing is started."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -46,7 +47,7 @@ def test_given_what_a_command_prints_when_it_is_read_then_its_figures_are_found(
 
 
 def test_given_the_page_when_parts_are_made_then_every_row_with_a_full_size_has_one():
-    sized = {row for row, size in faults.re.findall(r"^\| (F\d+) \|.*\| ([^|]*)\|$", faults.PAGE.read_text(), faults.re.M) if "`" in size or size.startswith("as ")}
+    sized = {row for row, size in re.findall(r"^\| (F\d+) \|.*\| ([^|]*)\|$", faults.PAGE.read_text(), re.M) if "`" in size or size.startswith("as ")}
     covered = {row for part in faults.parts() for row in part.rows.split(", ")}
     assert sized <= covered and len(sized) >= 20, sized ^ covered
 
