@@ -159,7 +159,7 @@ def run(command, file):
     """Its exit code and what it printed, which is shown as it comes and kept in the file. The binary is the one that is measured, if one is."""
     binary = os.environ["RIVERRUN_BIN"]
     started = [binary if word == "riverrun" else word for word in command]
-    print(f"==> {' '.join(command)}", file=sys.stderr, flush=True)
+    print(f"==> {repeated(command)}", file=sys.stderr, flush=True)
     return every.shown(started, file, stdin=subprocess.DEVNULL)
 
 
@@ -192,10 +192,14 @@ def came(part, printed):
         return ""
 
 
+def repeated(command):
+    """What repeats it, without what is of this machine: paths, and URLs with a password."""
+    words = [Path(word).name if word == sys.executable else re.sub(r"^\w+://.*@.*", "URL", word) for word in command]
+    return " ".join(f'"{word}"' if " " in word else word for word in words)
+
+
 def told(part):
-    """What repeats it, without what is of this machine."""
-    words = [Path(word).name if word == sys.executable else re.sub(r"^\w+://.*@.*", "URL", word) for word in part.commands[0]]
-    shown = " ".join(f'"{word}"' if " " in word else word for word in words)
+    shown = repeated(part.commands[0])
     return shown if len(part.commands) == 1 else f"{len(part.commands)} at once, each with a seed of its own: {shown}"
 
 

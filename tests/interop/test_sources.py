@@ -106,6 +106,12 @@ def folder(server):
     return place
 
 
+@pytest.fixture
+def collection():
+    """One of its own for each try: what another has ingested is unchanged."""
+    return f"sources-{uuid.uuid4().hex[:8]}"
+
+
 def search(server, query, collection):
     reply = server.post("/rag/search", {"query": query, "collection": collection, "k": 3})
     assert reply.status == 200, reply
@@ -120,8 +126,8 @@ def multipart(fields, files):
     return b"".join(parts) + f"--{boundary}--\r\n".encode(), {"content-type": f"multipart/form-data; boundary={boundary}"}
 
 
-def test_a_folder_of_all_types_is_found_and_each_bad_file_fails_alone(server, folder):
-    reply = server.post("/ingest", {"source": str(folder), "collection": "formats"})
+def test_a_folder_of_all_types_is_found_and_each_bad_file_fails_alone(server, folder, collection):
+    reply = server.post("/ingest", {"source": str(folder), "collection": collection})
     assert reply.status == 202, reply
     state = server.ingest_end(reply.json["ingest_id"])
     assert (state["indexed"], state["failed"]) == (len(GOOD), len(BAD)), state
@@ -129,57 +135,57 @@ def test_a_folder_of_all_types_is_found_and_each_bad_file_fails_alone(server, fo
     assert codes == {name: code for name, (_, code) in BAD.items()}
     assert all(failure["error"]["hint"] for failure in state["failures"])
     for name, (_, words) in GOOD.items():
-        found = search(server, words, "formats")
+        found = search(server, words, collection)
         assert any(item["source"].endswith(name) for item in found), (name, found)
         assert not any("evil()" in item["text"] for item in found)
 
 
-def test_a_slide_is_found_by_its_chart_its_table_and_its_notes(server):
-    body, headers = multipart([("collection", "slides")], [("deck.pptx", deck())])
+def test_a_slide_is_found_by_its_chart_its_table_and_its_notes(server, collection):
+    body, headers = multipart([("collection", collection)], [("deck.pptx", deck())])
     assert server.ingest_end(server.request("POST", "/ingest", body, headers).json["ingest_id"])["indexed"] == 1
     for query in ("bilbies counted", "outback 43", "thylacine sightings", "potoroo"):
-        reply = server.post("/rag/search", {"query": query, "collection": "slides", "mode": "sparse", "k": 3, "rerank": False})
+        reply = server.post("/rag/search", {"query": query, "collection": collection, "mode": "sparse", "k": 3, "rerank": False})
         assert reply.status == 200 and reply.json["items"], (query, reply)
         assert all(item["page"] == 1 for item in reply.json["items"]), reply
 
 
-def test_a_line_of_a_gigabyte_is_refused_and_the_file_beside_it_is_found(server):
+def test_a_line_of_a_gigabyte_is_refused_and_the_file_beside_it_is_found(server, collection):
     place = server.folder / "giant"
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     (place / "small.txt").write_text("The saiga has a long nose.")
     lines = ["line.txt", "line.csv", "line.jsonl"]
     for name in lines:
         # Holes take no room, and have a size all the same.
         with open(place / name, "wb") as file:
             file.truncate(1 << 30)
-    state = server.ingest_end(server.post("/ingest", {"source": str(place), "collection": "giant"}).json["ingest_id"])
+    state = server.ingest_end(server.post("/ingest", {"source": str(place), "collection": collection}).json["ingest_id"])
     assert (state["indexed"], state["failed"]) == (1, len(lines)), state
     assert {failure["error"]["code"] for failure in state["failures"]} == {"too_large"}, state
-    done = server.cli("ingest", str(place / "line.txt"), "-c", "giant")
+    done = server.cli("ingest", str(place / "line.txt"), "-c", collection)
     assert done.returncode not in (0, 101) and done.returncode > 0 and "RIVERRUN_INGEST_MAX_FILE_BYTES" in done.stderr, done
 
 
-def test_the_command_line_says_the_same(server, folder):
-    done = server.cli("--json", "ingest", str(folder), "-c", "formats-cli", "--exclude", "*.docx")
+def test_the_command_line_says_the_same(server, folder, collection):
+    done = server.cli("--json", "ingest", str(folder), "-c", collection, "--exclude", "*.docx")
     state = json.loads(done.stdout)
     assert (state["indexed"], state["failed"]) == (len(GOOD) - 1, len(BAD) - 2), state
-    done = server.cli("ingest", str(folder / "page.html"), "-c", "formats-cli")
+    done = server.cli("ingest", str(folder / "page.html"), "-c", collection)
     assert done.returncode == 0 and "unchanged 1" in done.stdout, done
 
 
-def test_uploads_of_every_type_and_of_an_archive(server):
-    body, headers = multipart([("collection", "uploads")], [(name, content) for name, (content, _) in GOOD.items()])
+def test_uploads_of_every_type_and_of_an_archive(server, collection):
+    body, headers = multipart([("collection", collection)], [(name, content) for name, (content, _) in GOOD.items()])
     reply = server.request("POST", "/ingest", body, headers)
     assert reply.status == 202, reply
     assert server.ingest_end(reply.json["ingest_id"])["indexed"] == len(GOOD)
     content = archive({"docs/a.md": "# Tapir\n\nThe tapir naps.", "../../evil.txt": "x", "/abs.txt": "x", "inner.zip": archive({"x": "x"}), "skip.log": "x"})
-    body, headers = multipart([("collection", "uploads"), ("exclude", "*.log")], [("papers.zip", content)])
+    body, headers = multipart([("collection", collection), ("exclude", "*.log")], [("papers.zip", content)])
     reply = server.request("POST", "/ingest", body, headers)
     assert reply.status == 202, reply
     state = server.ingest_end(reply.json["ingest_id"])
     assert (state["indexed"], state["failed"], state["skipped"]) == (1, 3, 1), state
     assert {failure["error"]["code"] for failure in state["failures"]} == {"unsafe_entry"}
-    assert search(server, "tapir naps", "uploads")[0]["source"] == "upload/papers.zip!/docs/a.md"
+    assert search(server, "tapir naps", collection)[0]["source"] == "upload/papers.zip!/docs/a.md"
 
 
 ADDRESSES = [

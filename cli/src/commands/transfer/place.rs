@@ -37,20 +37,16 @@ impl Place {
             CliError::new(Exit::Failed, error.to_string())
                 .hint("check the data folder, or RIVERRUN_S3_BUCKET and its companions")
         })?;
-        let (broker, log) = match &settings.kafka_brokers {
-            Some(brokers) => {
-                let mut log = LogConfig::new(brokers.clone(), "riverrun-transfer");
-                log.extra = settings.kafka_extra.clone();
-                (None, log)
-            }
+        let (broker, mut log) = match &settings.kafka_brokers {
+            Some(brokers) => (None, LogConfig::new(brokers.clone(), "riverrun-transfer")),
             None => {
                 let folder = settings.data_dir.join("broker");
                 let broker = EmbeddedBroker::start(&folder, 0).await.map_err(down)?;
-                let mut log = broker.config("riverrun-transfer");
-                log.extra = settings.kafka_extra.clone();
+                let log = broker.config("riverrun-transfer");
                 (Some(broker), log)
             }
         };
+        log.extra = settings.kafka_extra.clone();
         let admin = Admin::new(&log).map_err(down)?;
         admin.wait_ready(BROKER_PATIENCE).await.map_err(down)?;
         Ok(Self { log, admin, blobs, broker, _lock: lock })
