@@ -143,7 +143,7 @@ def parts():
         *(load(mood, "F8", *MOODS, "--model", mood) for mood in ("error", "hang", "drip", "flood")),
         cargo("disk", "F3, F4", ("BROKER_CRASH_SEEDS=100000", "BROKER_FAILING_PROGRAMMES=20"), "--test", "crash"),
         cargo("broker-kills", "F2", ("BROKER_KILLS=1000",), "--test", "durability", "--", "kill_9"),
-        Part("server-kills", "F2, F21", (("./x", "interop", "-k", "test_kill", "--kills", "1000"),), of_pytest),
+        Part("server-kills", "F2, F21", (("./x", "interop", "-k", "test_kill", "--kills", "1000", "-rP"),), of_pytest),
         *scaled(PAGE),
         Part("fuzz", "F24", (("./x", "fuzz"),), of_fuzz),
         Part("fuzz-http", "F24", (("./x", "fuzz", "http"),), last_line),
