@@ -16,6 +16,9 @@ use crate::read_models::{Page, PageRequest};
 
 /// How long finding a server may take.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
+/// How long an answer may take. The driver itself would wait for ever for a server that is gone without a word, and with it whoever
+/// writes. What it cuts off goes on in the server, and is asked for again.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// The database of an address that names none.
 const DATABASE: &str = "riverrun";
 /// What the server says when a document of that id is there and did not match: one of a later offset.
@@ -88,7 +91,7 @@ impl MongoDocuments {
             "size_bytes": i64::try_from(kept.body.len()).unwrap_or(i64::MAX),
             "body": kept.body.as_str(),
         };
-        match self.documents().update_one(filter, doc! { "$set": fields }).upsert(true).await {
+        match in_time(self.documents().update_one(filter, doc! { "$set": fields }).upsert(true)).await {
             Ok(_) => Ok(()),
             Err(error) if is_duplicate(&error) => Ok(()),
             Err(error) => Err(self.failed()(error)),
@@ -118,13 +121,13 @@ impl DocumentStore for MongoDocuments {
     }
 
     async fn version(&self) -> Result<String, StoreError> {
-        let told = self.database.run_command(doc! { "buildInfo": 1 }).await.map_err(self.failed())?;
+        let told = in_time(self.database.run_command(doc! { "buildInfo": 1 })).await.map_err(self.failed())?;
         Ok(told.get_str("version").unwrap_or("unknown").to_owned())
     }
 
     async fn next_offset(&self, topic: Topic, partition: i32) -> Result<i64, StoreError> {
         let filter = doc! { "_id": position_of(topic, partition) };
-        match self.positions().find_one(filter).await.map_err(self.failed())? {
+        match in_time(self.positions().find_one(filter)).await.map_err(self.failed())? {
             Some(found) => self.integer(&found, "next_offset"),
             None => Ok(0),
         }
@@ -142,19 +145,19 @@ impl DocumentStore for MongoDocuments {
                 Change::Put(document) => self.put(document).await?,
                 Change::Remove { key, offset } => {
                     let filter = doc! { "_id": id_of(key), "log_offset": { "$lt": *offset } };
-                    self.documents().delete_one(filter).await.map_err(self.failed())?;
+                    in_time(self.documents().delete_one(filter)).await.map_err(self.failed())?;
                 }
                 Change::RemoveBelow { key, offset } => {
                     let (prefix, (from, to)) = (prefix_of(key.kind, &key.namespace), key.range_below());
                     let ids = doc! { "$gt": format!("{prefix}{from}"), "$lt": format!("{prefix}{to}") };
                     let filter = doc! { "_id": ids, "log_offset": { "$lt": *offset } };
-                    self.documents().delete_many(filter).await.map_err(self.failed())?;
+                    in_time(self.documents().delete_many(filter)).await.map_err(self.failed())?;
                 }
             }
         }
         let filter = doc! { "_id": position_of(topic, partition) };
         let update = doc! { "$max": { "next_offset": next_offset } };
-        match self.positions().update_one(filter, update).upsert(true).await {
+        match in_time(self.positions().update_one(filter, update).upsert(true)).await {
             Ok(_) => Ok(()),
             // Two projectors began at the same time; the next batch moves it.
             Err(error) if is_duplicate(&error) => Ok(()),
@@ -164,13 +167,13 @@ impl DocumentStore for MongoDocuments {
 
     /// Positions go last: cut off between the two, the store is again ahead of the log and is cleared again.
     async fn clear(&self) -> Result<(), StoreError> {
-        self.documents().delete_many(doc! {}).await.map_err(self.failed())?;
-        self.positions().delete_many(doc! {}).await.map_err(self.failed())?;
+        in_time(self.documents().delete_many(doc! {})).await.map_err(self.failed())?;
+        in_time(self.positions().delete_many(doc! {})).await.map_err(self.failed())?;
         Ok(())
     }
 
     async fn get(&self, key: &DocumentKey) -> Result<Option<KeptDocument>, StoreError> {
-        let found = self.documents().find_one(doc! { "_id": id_of(key) }).await.map_err(self.failed())?;
+        let found = in_time(self.documents().find_one(doc! { "_id": id_of(key) })).await.map_err(self.failed())?;
         let Some(found) = found else { return Ok(None) };
         let saves = found.get_array("saves").map(Vec::as_slice).unwrap_or_default();
         Ok(Some(KeptDocument {
@@ -199,9 +202,9 @@ impl DocumentStore for MongoDocuments {
             .sort(doc! { "_id": 1 })
             .limit(limit + 1)
             .projection(doc! { "body": 0, "saves": 0 });
-        let mut cursor = found.await.map_err(self.failed())?;
+        let mut cursor = in_time(found).await.map_err(self.failed())?;
         let mut entries = Vec::new();
-        while cursor.advance().await.map_err(self.failed())? {
+        while in_time(cursor.advance()).await.map_err(self.failed())? {
             let one = cursor.deserialize_current().map_err(self.failed())?;
             let id = self.text(&one, "_id")?;
             entries.push(DocumentEntry {
@@ -216,8 +219,13 @@ impl DocumentStore for MongoDocuments {
     }
 
     async fn count(&self, kind: DocumentKind, namespace: &Namespace) -> Result<u64, StoreError> {
-        self.documents().count_documents(doc! { "_id": within(kind, namespace) }).await.map_err(self.failed())
+        in_time(self.documents().count_documents(doc! { "_id": within(kind, namespace) })).await.map_err(self.failed())
     }
+}
+
+/// What the server answers, unless it takes too long.
+async fn in_time<T>(question: impl IntoFuture<Output = Result<T, Error>>) -> Result<T, Error> {
+    tokio::time::timeout(ANSWER_TIME, question.into_future()).await.unwrap_or_else(|late| Err(Error::custom(late)))
 }
 
 /// `<kind>/<namespace>/`; no part has a slash in it.
@@ -256,6 +264,7 @@ fn reason(error: &Error) -> String {
         ErrorKind::ServerSelection { .. } | ErrorKind::Io(_) | ErrorKind::DnsResolve { .. } => {
             "it can't be reached".to_owned()
         }
+        ErrorKind::Custom(_) => format!("it gave no answer within {} s", ANSWER_TIME.as_secs()),
         ErrorKind::Write(_) => "it did not take what was written".to_owned(),
         _ => "it gave an answer that can't be read".to_owned(),
     }
