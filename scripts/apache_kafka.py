@@ -4,16 +4,21 @@
 
     scripts/apache_kafka.py                 starts a node on a free port of 127.0.0.1, prints `RIVERRUN_TEST_KAFKA=address` and
                                      `ready`; ends it on SIGTERM, SIGINT or the end of standard input
+    scripts/apache_kafka.py --secured FOLDER
+                                     the same with TLS, passwords and an authorizer that lets nobody in without a rule: FOLDER gets
+                                     `ca.pem` and `admin.properties`; users and passwords are those of USERS
     scripts/apache_kafka.py --class-path    prints the class path of its tools, for `java -cp`
 
 Needs `java` 17 or newer and `mvn` (apt-get install openjdk-17-jre-headless maven); the version is KAFKA_VERSION.
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -57,6 +62,30 @@ num.io.threads=2
 log.cleaner.threads=1
 log.cleaner.dedupe.buffer.size=4194304
 """
+# In front of the same node: nobody is let in without a password, and nobody to anything without a rule. The controller's own connections
+# are nobody's, on a port that no client is told.
+SECURED = """listeners=SASL_SSL://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=SASL_SSL://127.0.0.1:{port}
+listener.security.protocol.map=SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=SASL_SSL
+sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512
+sasl.enabled.mechanisms=SCRAM-SHA-512
+listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config={login}
+ssl.keystore.type=PEM
+ssl.keystore.location={folder}/server.pem
+ssl.truststore.type=PEM
+ssl.truststore.location={folder}/ca.pem
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:admin;User:ANONYMOUS
+"""
+ADMIN = """security.protocol=SASL_SSL
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config={login}
+ssl.truststore.type=PEM
+ssl.truststore.location={folder}/ca.pem
+"""
+# Of a node that lives as long as a test; the names but the first are those of docs/security.md.
+USERS = {"admin": "admin-secret", "riverrun": "correct horse", "dashboard": "battery", "tools": "staple"}
 LOGGING = """<Configuration><Appenders><Console name="out"><PatternLayout pattern="%d %p %c{1} %m%n"/></Console></Appenders>
 <Loggers><Root level="warn"><AppenderRef ref="out"/></Root></Loggers></Configuration>
 """
@@ -103,15 +132,39 @@ def class_path():
     return f"{libraries()}/*"
 
 
+def login(name):
+    return f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{name}" password="{USERS[name]}";'
+
+
+def certify(folder):
+    """An authority in `ca.pem`, and the node's key with what that authority says of it in `server.pem`."""
+    openssl = shutil.which("openssl") or missing("apt-get install openssl")
+
+    def run(*words):
+        subprocess.run([openssl, *words], cwd=folder, check=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=START_S)
+    days = ("-days", "2")
+    run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=riverrun tests", *days)
+    run("req", "-newkey", "rsa:2048", "-nodes", "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=127.0.0.1")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    run("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", "server.crt", "-extfile", "names", *days)
+    (folder / "server.pem").write_text((folder / "server.key").read_text() + (folder / "server.crt").read_text())
+
+
 class Kafka:
     """A node in `folder`; `stop` ends it by its process id."""
 
-    def __init__(self, folder, auto_create=False):
+    def __init__(self, folder, auto_create=False, secured=False):
         self.folder = Path(folder)
         self.port, self.controller = free_port(), free_port()
         self.address = f"127.0.0.1:{self.port}"
-        (self.folder / "server.properties").write_text(PROPERTIES.format(
-            port=self.port, controller=self.controller, data=self.folder / "data", auto_create=str(auto_create).lower()))
+        settings = PROPERTIES.format(port=self.port, controller=self.controller, data=self.folder / "data", auto_create=str(auto_create).lower())
+        if secured:
+            # Of a setting that is there twice, the last counts.
+            settings += SECURED.format(port=self.port, controller=self.controller, folder=self.folder, login=login("admin"))
+            certify(self.folder)
+            (self.folder / "admin.properties").write_text(ADMIN.format(folder=self.folder, login=login("admin")))
+        self.users = [f"SCRAM-SHA-512=[name={name},password={password}]" for name, password in USERS.items()] if secured else []
+        (self.folder / "server.properties").write_text(settings)
         (self.folder / "log4j2.xml").write_text(LOGGING)
         self.command = [java(), "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
                         f"-Dlog4j2.configurationFile={self.folder}/log4j2.xml", "-cp", class_path()]
@@ -119,7 +172,8 @@ class Kafka:
 
     def start(self):
         properties = str(self.folder / "server.properties")
-        subprocess.run([*self.command, "kafka.tools.StorageTool", "format", "-t", "cmlvZXJydW4tdGVzdHMtMQ", "-c", properties],
+        users = [word for user in self.users for word in ("--add-scram", user)]
+        subprocess.run([*self.command, "kafka.tools.StorageTool", "format", "-t", "cmlvZXJydW4tdGVzdHMtMQ", "-c", properties, *users],
                        check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=START_S)
         with open(self.folder / "kafka.log", "ab") as log:
             self.process = subprocess.Popen([*self.command, "kafka.Kafka", properties], stdin=subprocess.DEVNULL, stdout=log,
@@ -136,11 +190,16 @@ class Kafka:
     def answers(self):
         """Whether it has an answer to ApiVersions version 0, by hand: this file needs no client."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as one:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as plain, self.behind_tls(plain) as one:
                 one.sendall(bytes.fromhex("0000000a" "0012" "0000" "00000001" "ffff"))
                 return len(one.recv(4)) == 4
         except OSError:
             return False
+
+    def behind_tls(self, plain):
+        if not self.users:
+            return plain
+        return ssl.create_default_context(cafile=self.folder / "ca.pem").wrap_socket(plain, server_hostname="127.0.0.1")
 
     def stop(self):
         if self.process is None or self.process.poll() is not None:
@@ -157,14 +216,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--class-path", action="store_true", help="print the class path and end")
     parser.add_argument("--auto-create", action="store_true", help="topics are made by being asked for")
+    parser.add_argument("--secured", type=Path, metavar="FOLDER", help="with TLS, passwords and an authorizer; everything lies in that folder, which is there and empty")
     options = parser.parse_args()
     try:
         java()
         if options.class_path:
             print(class_path())
             return
-        with tempfile.TemporaryDirectory(prefix="riverrun-kafka-", ignore_cleanup_errors=True) as folder:
-            node = Kafka(folder, options.auto_create)
+        with contextlib.ExitStack() as kept:
+            folder = options.secured or kept.enter_context(tempfile.TemporaryDirectory(prefix="riverrun-kafka-", ignore_cleanup_errors=True))
+            node = Kafka(Path(folder).resolve(), options.auto_create, secured=options.secured is not None)
             try:
                 print(f"RIVERRUN_TEST_KAFKA={node.start().address}", flush=True)
                 until_told()

@@ -20,8 +20,8 @@ LEAVE_GROUP, CLIENT_ID = 13, b"riverrun-tests"
 class Node:
     """A node of its own process, which ends with its standard input: also when whoever runs the tests is killed."""
 
-    def __init__(self):
-        self.process = subprocess.Popen([sys.executable, SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([sys.executable, SCRIPT, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.address = self.told("RIVERRUN_TEST_KAFKA=")
         self.admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
 
