@@ -25,6 +25,7 @@ use crate::storage::files::FileCache;
 use crate::storage::flusher::FlushPool;
 use crate::storage::journal::{Journal, wait};
 use crate::storage::partition::{PartitionStats, Shared};
+use crate::storage::trouble::Troubles;
 use crate::topics::{Topics, folder_of};
 use crate::txn::coordinator::{self, Coordinator};
 
@@ -96,6 +97,7 @@ impl Broker {
         node.tasks.spawn(async move { coordinator::resume(&resuming, inherited).await });
         node.tasks.spawn(coordinator::run_timeouts(timing));
         node.tasks.spawn(housekeeping::run(keeping));
+        node.tasks.spawn(node.storage.troubles.clone().look_after(node.shutdown.clone()));
         node.tasks.spawn(server::accept(serving, listener));
         let secure_address = secure.as_ref().map(|(_, address)| *address);
         if let Some((listener, address)) = secure {
@@ -254,10 +256,11 @@ fn open(config: BrokerConfig, groups: Groups) -> Result<Node, StartError> {
         std::fs::TryLockError::Error(error) => fail(error),
     })?;
     let disk = config.disk.clone();
-    let journal: Journal<Meta> = Journal::open(disk.clone(), &root, config.journal_compact_bytes)?;
+    let troubles = Arc::new(Troubles::new(disk.clone(), root.clone()));
+    let journal: Journal<Meta> = Journal::open(disk.clone(), &root, config.journal_compact_bytes, troubles.clone())?;
     let flush = FlushPool::start(config.flush_threads).map_err(fail)?;
     let files = Arc::new(FileCache::new(disk, config.max_open_files));
-    let storage = Shared { files, queue: flush.queue().clone(), root: root.clone() };
+    let storage = Shared { files, queue: flush.queue().clone(), root: root.clone(), troubles };
     let topics = Topics::default();
     let metas = journal.lock().topics.clone();
     remove_leftovers(&journal, &storage, &metas).map_err(fail)?;

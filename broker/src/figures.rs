@@ -2,9 +2,11 @@
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::broker::{GroupInfo, TopicInfo, groups, topics};
 use crate::node::Node;
+use crate::storage::trouble::{StorageTrouble, lasting};
 
 /// Counters since the start.
 #[derive(Default)]
@@ -88,5 +90,20 @@ impl FiguresHandle {
             topics: topics(&node),
             groups: groups(&node),
         })
+    }
+
+    /// What keeps the broker from writing, from the first failure until writing works again; a disk that is about to be full counts
+    /// as full. None where nothing does, and once the broker has stopped.
+    pub fn storage_trouble(&self) -> Option<StorageTrouble> {
+        self.0.upgrade()?.storage.troubles.now()
+    }
+
+    /// Resolves with what keeps the broker from writing once that has lasted for `grace`: never, while nothing does.
+    pub async fn lasting_storage_trouble(&self, grace: Duration) -> StorageTrouble {
+        let changes = self.0.upgrade().map(|node| node.storage.troubles.subscribe());
+        match changes {
+            Some(changes) => lasting(changes, grace).await,
+            None => std::future::pending().await,
+        }
     }
 }

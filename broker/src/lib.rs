@@ -51,6 +51,7 @@ pub use security::{SecureListener, SecurityError, TlsFiles};
 pub use storage::disk::{Disk, DiskFile, OpenMode, RealDisk};
 pub use storage::journal::JournalError;
 pub use storage::partition::PartitionStats;
+pub use storage::trouble::{StorageFault, StorageTrouble};
 
 #[cfg(test)]
 #[path = "../../fuzz/harness.rs"]

@@ -26,7 +26,7 @@ use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance, StreamConsumer};
 use rdkafka::message::Message;
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer};
-use riverrun_broker::{Broker, PartitionStats, StartError};
+use riverrun_broker::{Broker, PartitionStats, StartError, StorageFault};
 use tempfile::TempDir;
 
 async fn create(broker: &Broker, topic: &str, partitions: i32, settings: &[(&str, &str)]) {
@@ -369,6 +369,36 @@ async fn given_a_full_disk_or_a_failing_sync_when_it_passes_then_nothing_unsynce
     let broker = start(&folder).await;
     assert_eq!(values(&read_all(broker.local_addr(), "t", 1, "read_committed").await), expected);
     broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_disk_that_fails_when_asked_then_the_broker_says_where_since_when_and_the_fix_until_it_writes_again() {
+    let folder = TempDir::new().unwrap();
+    let switches = Arc::new(Switches::default());
+    let broker = Broker::start(config(&folder).with_disk(Arc::new(FaultyDisk(switches.clone())))).await.unwrap();
+    let (address, figures) = (broker.local_addr(), broker.figures());
+    send(&producer(address), "t", 0, "k", "before").await;
+    assert_eq!(figures.storage_trouble(), None);
+    let hasty: FutureProducer =
+        client(address).set("message.timeout.ms", "30000").set("retries", "0").create().unwrap();
+    for (switch, fault) in [(&switches.full, StorageFault::Full), (&switches.syncs_fail, StorageFault::Other)] {
+        switch.store(true, Ordering::SeqCst);
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let refused = hasty.send(FutureRecord::to("t").partition(0).key("k").payload("lost"), PATIENCE).await;
+            assert!(refused.is_err(), "{fault:?}");
+            seen.push(figures.storage_trouble().expect("a trouble"));
+        }
+        assert_eq!((seen[0].fault, seen[0].since_ms), (fault, seen[1].since_ms), "it began with the first");
+        assert!(seen[0].path.starts_with(folder.path()) && seen[0].path != folder.path(), "{seen:?}");
+        assert!(seen[0].fix.contains(folder.path().to_str().unwrap()), "{seen:?}");
+        switch.store(false, Ordering::SeqCst);
+        // Nobody writes.
+        eventually("the trouble is over", || figures.storage_trouble().is_none()).await;
+    }
+    broker.shutdown().await;
+    assert_eq!(figures.storage_trouble(), None);
+    assert!(!folder.path().join("probe.tmp").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]

@@ -49,6 +49,10 @@ pub trait Disk: Send + Sync {
     fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Makes creations, renames and removals in a folder durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Bytes that this process may still write below a folder; `u64::MAX` where that is not known.
+    fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
 }
 
 /// The operating system's file system.
@@ -122,6 +126,18 @@ impl Disk for RealDisk {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        let found = rustix::fs::statvfs(path)?;
+        if found.f_blocks == 0 {
+            // Some file systems of networks and containers count nothing.
+            return Ok(u64::MAX);
+        }
+        let is_root = rustix::process::geteuid().is_root();
+        // Some blocks are kept for root alone.
+        let blocks = if is_root { found.f_bfree } else { found.f_bavail };
+        Ok(blocks.saturating_mul(found.f_frsize))
     }
 }
 

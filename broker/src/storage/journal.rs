@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use super::disk::{Disk, DiskFile, OpenMode};
 use super::recovery::has_hole;
+use super::trouble::Troubles;
 
 const MAGIC: [u8; 4] = *b"RRJ1";
 const FRAME: usize = 12;
@@ -76,6 +77,7 @@ struct Core<S: Folded> {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     compact_above: u64,
+    troubles: Arc<Troubles>,
     inner: Mutex<Inner<S>>,
     ready: Condvar,
 }
@@ -110,8 +112,14 @@ pub(crate) struct Locked<'a, S: Folded> {
 }
 
 impl<S: Folded> Journal<S> {
-    /// Opens or creates the journal in `folder` and starts its thread. `compact_above` is in bytes.
-    pub(crate) fn open(disk: Arc<dyn Disk>, folder: &Path, compact_above: u64) -> Result<Self, JournalError> {
+    /// Opens or creates the journal in `folder` and starts its thread, which tells `troubles` of what it can't write.
+    /// `compact_above` is in bytes.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        compact_above: u64,
+        troubles: Arc<Troubles>,
+    ) -> Result<Self, JournalError> {
         let path = folder.join(NAME);
         let fail = |error| JournalError::Io { path: path.clone(), error };
         let (state, file) = load::<S>(&disk, folder, &path)?;
@@ -119,6 +127,7 @@ impl<S: Folded> Journal<S> {
             disk,
             path: path.clone(),
             compact_above,
+            troubles,
             inner: Mutex::new(Inner {
                 state,
                 pending: Vec::new(),
@@ -254,6 +263,7 @@ impl<S: Folded> Core<S> {
             let written = if repair || grown { self.rewrite(&mut file, &mut waiters) } else { file.append(&bytes) };
             if let Err(error) = &written {
                 tracing::error!(file = %self.path.display(), error = %error, "writing the journal failed, changes are refused");
+                self.troubles.failed(&self.path, error);
             }
             {
                 let mut inner = self.inner.lock();

@@ -18,3 +18,4 @@ pub(crate) mod recovery;
 pub(crate) mod segment;
 #[cfg(test)]
 pub(crate) mod test_log;
+pub(crate) mod trouble;

@@ -24,6 +24,7 @@ use super::flusher::FlushQueue;
 use super::producers::{Aborted, Admission, Beginning, Producers};
 use super::recovery::Recovered;
 use super::segment::Segment;
+use super::trouble::Troubles;
 use crate::clock::now_ms;
 use crate::topic_config::TopicConfig;
 use crate::wire::batch::{BatchHeader, Marker, assign_offset, stamp_append_time};
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     pub queue: Arc<FlushQueue>,
     /// The data folder.
     pub root: PathBuf,
+    /// Where failed writes are told.
+    pub troubles: Arc<Troubles>,
 }
 
 /// Names a partition.
@@ -256,6 +259,7 @@ impl Partition {
         let group = self.state.lock().take_group();
         if let Err(error) = self.write_group(group) {
             tracing::error!(partition = %self.name, error = %error, "writing failed, the batches are refused");
+            self.shared.troubles.failed(&self.folder, &error);
             self.state.lock().fail();
             self.repair();
         }
@@ -343,6 +347,7 @@ impl Partition {
             }
             Err(error) => {
                 state.health = Health::Failed { since: Instant::now() };
+                self.shared.troubles.failed(&self.folder, &error);
                 tracing::error!(partition = %self.name, error = %error, "the log cannot be repaired yet");
             }
         }

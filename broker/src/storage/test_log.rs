@@ -14,6 +14,7 @@ use super::flusher::FlushQueue;
 use super::partition::{Partition, PartitionName, Shared};
 use super::producers::Beginning;
 use super::recovery::Recovered;
+use super::trouble::Troubles;
 use crate::topic_config::TopicConfig;
 use crate::wire::batch::{BatchHeader, build_batch};
 
@@ -37,7 +38,9 @@ pub(crate) fn open(place: &TempDir, recovered: Recovered, settings: &[(&str, &st
         settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let config = Arc::new(RwLock::new(Arc::new(TopicConfig::new(&settings, SEGMENT_BYTES))));
     let files = Arc::new(FileCache::new(disk(), 8));
-    let shared = Shared { files, queue: Arc::new(FlushQueue::default()), root: place.path().to_path_buf() };
+    let root = place.path().to_path_buf();
+    let troubles = Arc::new(Troubles::new(disk(), root.clone()));
+    let shared = Shared { files, queue: Arc::new(FlushQueue::default()), root, troubles };
     let name = PartitionName { topic: "t".into(), index: 0 };
     Partition::new(name, folder(place), config, shared, 0, recovered)
 }
