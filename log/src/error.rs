@@ -1,4 +1,5 @@
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use riverrun_broker::{StorageFault, StorageTrouble};
 use riverrun_schemas::codec::EncodeError;
 
 use crate::record::TopicPartition;
@@ -62,6 +63,9 @@ pub enum LogError {
     /// There is no such topic, partition or record.
     #[error("there is no {0}")]
     NotFound(String),
+    /// The broker of this process can't write what it is given.
+    #[error("{0}")]
+    Storage(Box<StorageTrouble>),
     /// The embedded broker did not start or stop.
     #[error("embedded broker: {0}")]
     Embedded(String),
@@ -106,6 +110,8 @@ impl LogError {
             LogError::Fenced { .. } => "log_fenced",
             LogError::Timeout { .. } => "log_unavailable",
             LogError::NotFound(_) => "not_found",
+            LogError::Storage(trouble) if trouble.fault == StorageFault::Full => "log_disk_full",
+            LogError::Storage(_) => "log_not_writable",
             LogError::Embedded(_) => "embedded_broker",
             LogError::Stopped(_) => "stopped",
         }
@@ -115,7 +121,7 @@ impl LogError {
     pub fn retryable(&self) -> bool {
         match self {
             LogError::Kafka { source, .. } => !code_of(source).is_some_and(permanent),
-            LogError::Timeout { .. } => true,
+            LogError::Timeout { .. } | LogError::Storage(_) => true,
             LogError::TooLarge { .. }
             | LogError::Encode(_)
             | LogError::OutOfRange { .. }
@@ -127,7 +133,7 @@ impl LogError {
     }
 
     /// The fix, where there is one.
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<&str> {
         match self {
             LogError::Kafka { .. } if self.retryable() => {
                 Some("check that the broker is up and its address is right: riverrun diagnose")
@@ -135,6 +141,7 @@ impl LogError {
             LogError::Timeout { .. } => Some("check that the broker is up and its address is right: riverrun diagnose"),
             LogError::Fenced { .. } => Some("two processes have the same instance name; stop one or rename it"),
             LogError::TooLarge { .. } => Some("large content belongs in the blob store"),
+            LogError::Storage(trouble) => Some(&trouble.fix),
             _ => None,
         }
     }

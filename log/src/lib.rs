@@ -24,7 +24,9 @@ mod watermarks;
 
 /// What the embedded broker says of itself, and how it is reached from elsewhere.
 pub mod broker {
-    pub use riverrun_broker::{Figures, FiguresHandle, PartitionStats, SecureListener, TlsFiles, TopicInfo};
+    pub use riverrun_broker::{
+        Figures, FiguresHandle, PartitionStats, SecureListener, StorageFault, StorageTrouble, TlsFiles, TopicInfo,
+    };
 }
 
 pub use blobs::{BlobError, BlobStore, ObjectStoreBlobs, S3Config};

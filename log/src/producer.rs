@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use riverrun_broker::{FiguresHandle, StorageFault};
 use riverrun_schemas::{EventId, EventSet};
 
 use crate::config::LogConfig;
@@ -16,11 +17,14 @@ pub const MAX_EVENT_BYTES: usize = 256 << 10;
 /// How long a full queue of the client is waited for before a send gives up.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(30);
 const QUEUE_RETRY: Duration = Duration::from_millis(5);
+/// How long the broker of this process may be unable to write before those who wait are told: one failure often passes by itself.
+const STORAGE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Writes records: idempotent, acknowledged by all replicas. Clones share one connection.
 #[derive(Clone)]
 pub struct Producer {
     inner: Arc<Outbox>,
+    hosted: Option<FiguresHandle>,
 }
 
 impl std::fmt::Debug for Producer {
@@ -33,7 +37,16 @@ impl Producer {
     /// A producer; connects when it is first used.
     pub fn new(config: &LogConfig) -> Result<Self, LogError> {
         let inner = Outbox::open(&config.producer()).map_err(|error| LogError::kafka("create a producer", error))?;
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(inner), hosted: None })
+    }
+
+    /// The same for those who would rather be told than wait, over the same connection. The client tries again what the broker can't
+    /// write until its time is over, and then knows of no reason; the broker of this process is asked itself: while its disk is full
+    /// nothing is handed over, and whoever waits when writing has failed for two seconds is told ([`LogError::Storage`]). What was
+    /// handed over by then may still be written.
+    #[must_use]
+    pub fn told_by(self, broker: FiguresHandle) -> Self {
+        Self { hosted: Some(broker), ..self }
     }
 
     /// Writes `event` and returns after the broker's acknowledgement.
@@ -59,14 +72,29 @@ impl Producer {
 
     /// Writes one record.
     pub async fn send_one(&self, record: Outgoing) -> Result<Position, LogError> {
-        let sent = enqueue(&self.inner, &record, None).await?;
-        acknowledged(&record, sent).await
+        let written = async {
+            let sent = enqueue(&self.inner, &record, None).await?;
+            acknowledged(&record, sent).await
+        };
+        self.unless_unwritable(written).await
     }
 
     /// Writes records in the given order (per partition) and returns when all are acknowledged. On an error some of them
     /// may have been written: send them again, their ids are derived.
     pub async fn send_many(&self, records: Vec<Outgoing>) -> Result<Vec<Position>, LogError> {
-        send_all(&self.inner, &records).await
+        self.unless_unwritable(send_all(&self.inner, &records)).await
+    }
+
+    async fn unless_unwritable<T>(&self, written: impl Future<Output = Result<T, LogError>>) -> Result<T, LogError> {
+        let Some(broker) = &self.hosted else { return written.await };
+        if let Some(trouble) = broker.storage_trouble().filter(|trouble| trouble.fault == StorageFault::Full) {
+            return Err(LogError::Storage(Box::new(trouble)));
+        }
+        tokio::select! {
+            biased;
+            done = written => done,
+            trouble = broker.lasting_storage_trouble(STORAGE_PATIENCE) => Err(LogError::Storage(Box::new(trouble))),
+        }
     }
 
     /// Writes records with the times that they had where they come from, in milliseconds since the epoch.
