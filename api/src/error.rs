@@ -4,6 +4,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use riverrun_log::LogError;
+use riverrun_log::broker::StorageFault;
 use riverrun_models::ModelError;
 use riverrun_schemas::NameError;
 use riverrun_stores::StoreError;
@@ -173,6 +174,7 @@ impl From<LogError> for ApiError {
             LogError::NotFound(_) => StatusCode::NOT_FOUND,
             LogError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             LogError::Encode(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            LogError::Storage(trouble) if trouble.fault == StorageFault::Full => StatusCode::INSUFFICIENT_STORAGE,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         with_hint(Self::new(status, error.code(), error.to_string()), error.hint().map(str::to_owned))
@@ -243,4 +245,33 @@ pub async fn no_method(method: axum::http::Method, uri: axum::http::Uri) -> ApiE
         format!("{} does not take {method}", uri.path()),
     )
     .hint("GET /docs shows the methods of every route")
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_log::broker::StorageTrouble;
+
+    use super::*;
+
+    #[test]
+    fn given_a_log_that_can_not_be_written_when_it_refuses_then_a_full_disk_has_its_own_status_and_each_its_fix() {
+        for (fault, status, code) in [
+            (StorageFault::Full, 507, "log_disk_full"),
+            (StorageFault::ReadOnly, 503, "log_not_writable"),
+            (StorageFault::NoHandles, 503, "log_not_writable"),
+            (StorageFault::Other, 503, "log_not_writable"),
+        ] {
+            let trouble = StorageTrouble {
+                path: "/data/broker/topics/t/0".into(),
+                fault,
+                error: "No space left on device".to_owned(),
+                since_ms: 0,
+                fix: "free space in /data/broker".to_owned(),
+            };
+            let problem = ApiError::from(LogError::Storage(Box::new(trouble))).problem();
+            assert_eq!((problem.status, problem.code.as_str()), (status, code));
+            assert!(problem.detail.contains("/data/broker/topics/t/0: No space left on device"), "{problem:?}");
+            assert_eq!(problem.hint.as_deref(), Some("free space in /data/broker"));
+        }
+    }
 }

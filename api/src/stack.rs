@@ -308,10 +308,15 @@ async fn start_rest(
     // The workers take their partitions meanwhile.
     let hub = Hub::start(stores.sql.clone(), log.clone(), config.core.tracing().clone(), stop.clone()).await?;
     wait_ready(&workers).await?;
+    // Whoever asks is told at once that the log can't be written. Workers wait for it, as they do for a broker that is away.
+    let commands = match &embedded_broker {
+        Some(broker) => producer.clone().told_by(broker.clone()),
+        None => producer.clone(),
+    };
     let parts = Parts {
         log,
         embedded_broker,
-        producer,
+        producer: commands,
         sql: stores.sql,
         documents,
         vectors: stores.vectors,
@@ -334,8 +339,8 @@ async fn start_rest(
         toolbox,
     };
     let state = AppState::new(config.core, parts)?;
-    Ledger::take_over(&config.data_dir, &state.parts().producer).await;
-    state.core().ledger().write_to(state.parts().producer.clone());
+    Ledger::take_over(&config.data_dir, &producer).await;
+    state.core().ledger().write_to(producer);
     blob_sweeps::start(&state, stop.clone()).await;
     index_guard::start(&state, stop).await;
     Ok((state, workers, caught_up))
