@@ -31,6 +31,11 @@ def is_known(name):
     return name in KNOWN or name.startswith("RIVERRUN_KAFKA_")
 
 
+def test_every_service_has_a_volume_but_those_that_keep_what_they_have_in_another():
+    without = {name for name, service in SERVICES.items() if not service.get("volumes")}
+    assert without == {"kafka-ui", "schema-registry", "langfuse", "langfuse-worker"}, "docs/deployment.md names them"
+
+
 def test_every_setting_of_the_compose_file_is_one_of_the_program():
     used = {name for service in SERVICES.values() for name in service.get("environment", {}) if name.startswith("RIVERRUN_")}
     assert used, "riverrun is in it"
@@ -186,7 +191,9 @@ def test_every_pod_of_the_chart_is_closed_and_changes_with_its_settings():
         assert pod["spec"]["enableServiceLinks"] is False and pod["spec"]["automountServiceAccountToken"] is False, name
         assert pod["spec"]["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"], name
         assert "checksum/settings" in pod["metadata"]["annotations"] and "resources" in container, name
-        assert (container["livenessProbe"]["httpGet"]["path"], container["readinessProbe"]["httpGet"]["path"]) == ("/health", "/ready"), name
+        # A server ends when it can't go on; a worker that hangs has to be ended, for it keeps its partitions.
+        live = "/live" if name == "workers.yaml" else "/health"
+        assert [container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")] == ["/health", live, "/ready"], name
         mounts = {mount["mountPath"] for mount in container["volumeMounts"] if "mountPath" in mount}
         assert mounts == {"/var/lib/riverrun", "/tmp"}, name
 

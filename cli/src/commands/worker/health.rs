@@ -1,5 +1,5 @@
-//! How a worker process is, for those who start and stop it: `/health` that it lives, `/ready` that it gets on,
-//! `/metrics` what it does.
+//! How a worker process is, for those who start and stop it: `/health` that it answers, `/live` that it need not be ended, `/ready`
+//! that it gets on, `/metrics` what it does.
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
@@ -12,6 +12,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use futures::future::join_all;
 use parking_lot::Mutex;
 use riverrun_api::metrics::Page;
 use riverrun_api::state::has_long_records;
@@ -23,14 +24,19 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::liveness::Liveness;
 use crate::error::{CliError, Exit};
 use crate::settings::Settings;
+
+/// How long the broker may take to tell the lags before `/live` does without: less than those who ask have patience.
+const LAG_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Clone)]
 struct Watched {
     workers: Arc<Vec<WorkerHandle>>,
     /// One a worker: those of several groups read the same partitions.
     readiness: Arc<Mutex<Vec<Readiness>>>,
+    liveness: Arc<Mutex<Vec<Liveness>>>,
     tracing: TracingService,
     /// A partition with records that did not move for so long hangs, and so does a worker with work that got none done.
     hangs_after: Duration,
@@ -45,6 +51,14 @@ struct Report {
     /// Records not yet handled.
     lag: i64,
     workers: Vec<WorkerStatus>,
+}
+
+/// What `/live` answers.
+#[derive(Debug, Serialize)]
+struct LiveReport {
+    live: bool,
+    /// Partitions in which a worker hangs.
+    hanging: Vec<String>,
 }
 
 /// Answers until `stop`; returns the address.
@@ -63,9 +77,19 @@ pub(super) async fn serve(
     let listener = TcpListener::bind((settings.api_host.as_str(), port)).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let readiness = workers.iter().map(|_| Readiness::new(hangs_after)).collect();
-    let watched = Watched { workers, readiness: Arc::new(Mutex::new(readiness)), tracing, hangs_after };
-    let routes =
-        Router::new().route("/health", get(health)).route("/ready", get(ready)).route("/metrics", get(metrics));
+    let liveness = workers.iter().map(|_| Liveness::new(hangs_after)).collect();
+    let watched = Watched {
+        workers,
+        readiness: Arc::new(Mutex::new(readiness)),
+        liveness: Arc::new(Mutex::new(liveness)),
+        tracing,
+        hangs_after,
+    };
+    let routes = Router::new()
+        .route("/health", get(health))
+        .route("/live", get(live))
+        .route("/ready", get(ready))
+        .route("/metrics", get(metrics));
     let routes = routes.with_state(watched);
     let server = axum::serve(listener, routes).with_graceful_shutdown(async move { stop.cancelled().await });
     tokio::spawn(server.into_future());
@@ -74,6 +98,28 @@ pub(super) async fn serve(
 
 async fn health(State(watched): State<Watched>) -> Json<Report> {
     Json(report(&watched).await)
+}
+
+/// 503 says that only an end helps: never while the worker waits for a broker, a database or a model that is away.
+async fn live(State(watched): State<Watched>) -> (StatusCode, Json<LiveReport>) {
+    let asked = join_all(watched.workers.iter().map(WorkerHandle::lag));
+    let lags: Vec<_> = match tokio::time::timeout(LAG_PATIENCE, asked).await {
+        Ok(lags) => lags.into_iter().map(Result::ok).collect(),
+        Err(_) => vec![None; watched.workers.len()],
+    };
+    let hanging = hanging_for_good(&watched, &lags);
+    let status = if hanging.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(LiveReport { live: hanging.is_empty(), hanging }))
+}
+
+fn hanging_for_good(watched: &Watched, lags: &[Option<BTreeMap<TopicPartition, i64>>]) -> Vec<String> {
+    let mut liveness = watched.liveness.lock();
+    let mut hanging = Vec::new();
+    for ((worker, liveness), lag) in watched.workers.iter().zip(liveness.iter_mut()).zip(lags) {
+        let found = liveness.look(&worker.status(), &worker.positions(), lag.as_ref(), Instant::now());
+        hanging.extend(found.iter().map(|partition| format!("{} {partition}", worker.name())));
+    }
+    hanging
 }
 
 async fn ready(State(watched): State<Watched>) -> (StatusCode, Json<Report>) {
