@@ -113,8 +113,12 @@ impl Embedder {
         cause: &Envelope,
     ) -> Result<Vec<Outgoing>, WorkError> {
         let Some(blobs) = &self.blobs else {
-            let fix = "ingest through riverrun serve, or with another strategy";
-            let what = format!("{} is to be embedded within its text, which this process can't read", ready.source);
+            let fix =
+                "set RIVERRUN_S3_BUCKET for the embedders as the whole cluster has it, and ingest the document again";
+            let what = format!(
+                "{} is to be embedded within its text, and this worker has no blobs to read it from",
+                ready.source
+            );
             return Err(WorkError::poison("text_missing", reason(what, Some(fix))));
         };
         let bytes = blobs.get(context).await?;

@@ -278,7 +278,8 @@ async fn given_batches_within_a_text_when_embedded_then_they_are_read_with_it_in
     let context = testkit::context(NAME);
     let alone = testkit::deliveries([ChunkEvent::from(within(5, "alpha"))]);
     let error = Embedder::new(models).handle(&alone, &context).await.unwrap_err();
-    assert!(matches!(&error, WorkError::Poison { code, .. } if code == "text_missing"), "{error}");
+    let WorkError::Poison { code, reason } = &error else { panic!("{error}") };
+    assert!(code == "text_missing" && reason.contains("RIVERRUN_S3_BUCKET"), "{error}");
     let moved = testkit::deliveries([ChunkEvent::from(within(6, "alpha"))]);
     let error = embedder.handle(&moved, &context).await.unwrap_err();
     assert!(matches!(&error, WorkError::Poison { code, .. } if code == "text_damaged"), "{error}");
