@@ -21,6 +21,7 @@ use sha2::{Digest, Sha256};
 use crate::client::Client;
 use crate::error::{CliError, Exit, WANTS_TOKEN};
 use crate::lock::{self, DataLock, Owner, Tried};
+use crate::open_files;
 use crate::output::tell;
 use crate::settings::{Settings, tool_secret};
 
@@ -386,6 +387,8 @@ pub struct Hosting<'a> {
 pub async fn host(settings: &Settings, core: Core, lock: DataLock, hosting: Hosting<'_>) -> Result<Hosted, NotStarted> {
     let Hosting { command, any_port, workers } = hosting;
     let not_started = |service| move |error| NotStarted { service, error };
+    open_files::require("a process with log, stores and workers", open_files::HOST)
+        .map_err(not_started("open files"))?;
     let broker = broker_choice(settings, any_port).map_err(not_started("broker"))?;
     let config = stack_config(settings, core, broker, workers);
     // Who comes meanwhile learns who has the folder; a server tells again when its API listens.

@@ -2,12 +2,15 @@
 
 import json
 import os
+import signal
+import subprocess
 import threading
+import time
 
 import pytest
 
 from cluster import KINDS, Worker
-from server import wait_for
+from server import BINARY, wait_for
 from stub_model import StubModel, vector_of
 
 DATABASE = os.environ.get("RIVERRUN_TEST_DATABASE_URL")
@@ -146,13 +149,98 @@ def test_given_a_worker_whose_work_stands_still_when_it_is_asked_then_it_lives_a
         assert asked.wait(60), "its model is asked"
         status, report = wait_for(lambda: (found := beside.ask("/ready"))[0] == 503 and found, 60, "the worker not to be ready")
         assert report["hanging"] and all(name.startswith("embedder riverrun.ingest.chunks") for name in report["hanging"]), report
-        assert beside.ask("/health")[0] == 200, "it lives: nobody has to end it"
+        assert beside.ask("/health")[0] == 200 and beside.ask("/live") == (200, {"live": True, "hanging": []}), "nobody has to end it yet"
+        # A minute longer, which is how long tries may pause.
+        status, report = wait_for(lambda: (found := beside.ask("/live"))[0] == 503 and found, 110, "the worker not to be live", every_s=1)
+        assert not report["live"] and report["hanging"] and all(name.startswith("embedder riverrun.ingest.chunks") for name in report["hanging"]), report
         goes_on.set()
         assert server.ingest_end(reply.json["ingest_id"])["indexed"] == 24
         assert beside.wait_ready()["hanging"] == []
+        assert beside.ask("/live") == (200, {"live": True, "hanging": []})
     finally:
         goes_on.set()
         model.close()
+
+
+def test_given_a_worker_whose_broker_is_away_when_it_is_asked_then_it_is_not_ready_and_stays_live(new_server, worker):
+    server = new_server().start()
+    beside = worker(server, "embedder", "--hangs-after", "1")
+    beside.wait_ready()
+    server.kill()
+    wait_for(lambda: beside.ask("/ready")[0] == 503, 60, "the worker not to be ready")
+    # Longer than the minute and two seconds after which one that hangs is not live.
+    until, answers = time.monotonic() + 75, set()
+    while time.monotonic() < until:
+        answers.add(beside.ask("/live")[0])
+        assert answers == {200}, answers
+        time.sleep(1)
+    server.start()
+    beside.wait_ready()
+
+
+def with_few_files(limit, *arguments):
+    """The command line of a process that may have so many files open and can't change that."""
+    return ["bash", "-c", f'ulimit -n {limit} && exec "$0" "$@"', BINARY, *arguments]
+
+
+@pytest.mark.parametrize(("limit", "arguments", "needed"), [
+    (64, ["serve"], 512), (128, ["serve"], 512), (64, ["worker", "embedder"], 136), (128, ["worker", "embedder", "--concurrency", "8"], 192),
+], ids=str)
+def test_given_fewer_open_files_than_a_start_needs_when_a_process_starts_then_it_refuses_with_the_limit_and_the_fix(new_server, limit, arguments, needed):
+    server = new_server()
+    log = {"RIVERRUN_KAFKA_BROKERS": server.brokers} if arguments[0] == "worker" else {}
+    done = subprocess.run(with_few_files(limit, *arguments), cwd=server.folder, env=server.env | log, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=60, check=False)
+    said, hint = done.stderr.split("hint:")
+    assert done.returncode == 1 and f"needs {needed} open files" in said and f"may have {limit}" in said, done
+    assert "ulimit -n" in hint and "LimitNOFILE" in hint and "Too many open files" not in done.stderr, done
+
+
+def test_given_as_many_open_files_as_a_start_needs_when_a_server_and_a_worker_start_then_both_work(new_server):
+    server, started = new_server(), []
+    try:
+        with open(server.log_path, "ab") as log:
+            server.process = subprocess.Popen(with_few_files(512, "serve"), cwd=server.folder, env=server.env, stdin=subprocess.DEVNULL,
+                                              stdout=log, stderr=log)
+        wait_for(server.answers, 60, "the server to answer")
+        assert server.run_end(server.start_run("[[steps=1 id=few-files]]"))["status"] == "succeeded"
+        path = server.folder / "worker.log"
+        with open(path, "ab") as log:
+            settings = server.env | {"RIVERRUN_KAFKA_BROKERS": server.brokers}
+            started.append(subprocess.Popen(with_few_files(136, "worker", "embedder"), cwd=server.folder, env=settings, stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log))
+        wait_for(lambda: "partitions assigned" in path.read_text(errors="replace"), 60, "the worker to have partitions")
+        assert "Too many open files" not in path.read_text(errors="replace") + server.log_path.read_text(errors="replace")
+    finally:
+        for one in started:
+            one.terminate()
+            one.wait(30)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_given_a_terminal_that_closes_when_a_server_and_a_worker_run_in_it_then_both_drain_however_often_they_are_told(new_server, worker, times):
+    server = new_server().start()
+    beside = worker(server, "embedder")
+    beside.wait_ready()
+    run_id = server.start_run(f"[[steps=4 delay_ms=150 id=closed-{times}]]")
+    for process in (beside.process, server.process):
+        for _ in range(times):
+            process.send_signal(signal.SIGHUP)
+        # 10 s for the workers, one to close the rest.
+        assert process.wait(15) == 0, beside.log_path.read_text(errors="replace") + server.log_tail()
+    server.start()
+    assert server.run_end(run_id)["status"] == "succeeded"
+
+
+def test_given_a_hang_up_that_is_ignored_when_it_comes_then_a_server_goes_on_as_under_nohup(new_server):
+    server = new_server()
+    with open(server.log_path, "ab") as log:
+        server.process = subprocess.Popen(["bash", "-c", 'trap "" HUP; exec "$0" serve', BINARY], cwd=server.folder, env=server.env, stdin=subprocess.DEVNULL,
+                                          stdout=log, stderr=log)
+    wait_for(server.answers, 60, "the server to answer")
+    server.process.send_signal(signal.SIGHUP)
+    assert server.run_end(server.start_run("[[steps=1 id=nohup]]"))["status"] == "succeeded"
+    assert server.stop() == 0
 
 
 def test_given_a_limit_without_a_port_to_ask_when_a_worker_starts_then_it_is_refused(server):

@@ -1,6 +1,7 @@
 //! `riverrun worker`: one kind of worker as a process of its own, beside any number of others.
 
 mod health;
+mod liveness;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{CliError, Exit};
 use crate::host;
+use crate::open_files;
 use crate::output::tell;
 use crate::settings::Settings;
 use crate::shared::{self, Shared};
@@ -39,10 +41,10 @@ pub struct WorkerArgs {
     /// How many of those that the kind is named after; partitions are shared between all of them in all processes
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), value_name = "N")]
     pub concurrency: u16,
-    /// Answer GET /health, /ready and /metrics on this port of RIVERRUN_API_HOST; 0 takes a free one
+    /// Answer GET /health, /live, /ready and /metrics on this port of RIVERRUN_API_HOST; 0 takes a free one
     #[arg(long, value_name = "PORT")]
     pub health_port: Option<u16>,
-    /// Not ready when work stands still for so many seconds: more than the longest record takes
+    /// Not ready when work stands still for so many seconds, and not live when for twice as long: more than the longest record takes
     #[arg(
         long,
         default_value_t = 180,
@@ -102,6 +104,8 @@ impl WorkerKind {
 /// Works until a signal.
 pub async fn run(args: WorkerArgs, settings: &Settings) -> Result<(), CliError> {
     let log = check(&args, settings)?;
+    let what = format!("worker {} × {}", args.kind.name(), args.concurrency);
+    open_files::require(&what, open_files::of_worker(args.concurrency))?;
     let mut signals = Signals::listen()?;
     let core = host::core(settings)?;
     let stop = CancellationToken::new();
