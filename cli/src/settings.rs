@@ -296,7 +296,7 @@ fn environment(given: impl Iterator<Item = (OsString, OsString)>) -> Result<BTre
 
 fn is_ours(name: &str) -> bool {
     name.starts_with(PREFIX)
-        || matches!(name, "HOME" | "HF_HOME" | "XDG_DATA_HOME" | "XDG_CACHE_HOME")
+        || matches!(name, "HOME" | "HF_HOME" | "HF_TOKEN" | "XDG_DATA_HOME" | "XDG_CACHE_HOME")
         || AWS.contains(&name)
 }
 

@@ -1,4 +1,4 @@
-//! Names of models: the known ones of `catalog.toml`, and `owner/repo[:file]` for everything else on the hub.
+//! Names of models: the known ones of `catalog.toml`, and `owner/repo[:FILE or :QUANTIZATION]` for everything else on the hub.
 
 use std::sync::OnceLock;
 
@@ -6,6 +6,8 @@ use serde::Deserialize;
 
 use crate::error::ModelError;
 use crate::provider::ModelKind;
+use crate::quantization;
+use crate::split::Shard;
 
 /// A model that is known by a short name.
 #[derive(Debug, Clone, Deserialize)]
@@ -36,7 +38,7 @@ pub struct CatalogEntry {
 }
 
 /// One file of a model on the hub.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CatalogFile {
     /// Its path in the repository.
@@ -83,7 +85,8 @@ pub fn find(name: &str) -> Option<&'static CatalogEntry> {
 pub(crate) enum ModelName {
     /// A folder name: a catalog entry or something that the operator put into the models folder.
     Short(String),
-    /// A repository of the hub, and optionally one file of it.
+    /// A repository of the hub, and optionally what of it: a file, one of several that are a model together, their name without the numbers,
+    /// or a quantization.
     Hub { repo: String, file: Option<String> },
 }
 
@@ -94,7 +97,7 @@ impl ModelName {
             ModelError::bad_request(
                 "local",
                 format!(
-                    "{:?} is no model name; use a name of `riverrun models`, or owner/repo[:file] of the hub",
+                    "{:?} is no model name; use a name of `riverrun models`, or owner/repo[:FILE or :QUANTIZATION] of the hub",
                     clip(name)
                 ),
             )
@@ -117,16 +120,38 @@ impl ModelName {
         }
     }
 
-    /// The folder's name under a models folder.
+    /// The folder's name under a models folder. All names of the files of one model lead to the same.
     pub(crate) fn folder(&self) -> String {
         match self {
             ModelName::Short(name) => find(name).map_or_else(|| name.clone(), |entry| entry.name.clone()),
             ModelName::Hub { repo, file: None } => repo.replace('/', "--"),
             ModelName::Hub { repo, file: Some(file) } => {
-                format!("{}--{}", repo.replace('/', "--"), file.replace('/', "--"))
+                format!("{}--{}", repo.replace('/', "--"), whole(file).replace('/', "--"))
             }
         }
     }
+}
+
+/// The name that a model is listed by which is asked for by this one; `None` where it is no name of a model.
+pub fn listed_name(name: &str) -> Option<String> {
+    ModelName::parse(name).ok().map(|name| name.folder())
+}
+
+/// What is asked for of a repository, as one file would be called: `m.gguf` also for `m-00002-of-00003.gguf` and for `m`; the name of a
+/// quantization stays one.
+fn whole(file: &str) -> String {
+    if let Some(shard) = Shard::parse(file) {
+        return shard.whole();
+    }
+    if is_gguf_name(file) {
+        return file.to_owned();
+    }
+    quantization::named(file).unwrap_or_else(|| format!("{file}.gguf"))
+}
+
+/// Whether a file is called as GGUF files are.
+pub(crate) fn is_gguf_name(file: &str) -> bool {
+    file.to_ascii_lowercase().ends_with(".gguf")
 }
 
 fn is_segment(segment: &str) -> bool {
@@ -174,6 +199,16 @@ mod tests {
         let with_file = ModelName::parse("Qwen/Q-GGUF:sub/q4.gguf").unwrap();
         assert_eq!(with_file, hub("Qwen/Q-GGUF", Some("sub/q4.gguf")));
         assert_eq!(with_file.folder(), "Qwen--Q-GGUF--sub--q4.gguf");
+        for (name, folder) in [
+            ("o/r:sub/m-00002-of-00003.gguf", "o--r--sub--m.gguf"),
+            ("o/r:sub/m.gguf", "o--r--sub--m.gguf"),
+            ("o/r:sub/m", "o--r--sub--m.gguf"),
+            ("o/r:q4_k_m", "o--r--Q4_K_M"),
+            ("o/r:Q4_K_M", "o--r--Q4_K_M"),
+            ("o--r--sub--m.gguf", "o--r--sub--m.gguf"),
+        ] {
+            assert_eq!(listed_name(name).as_deref(), Some(folder), "{name}");
+        }
         for bad in [
             "",
             "..",

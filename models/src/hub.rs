@@ -6,6 +6,8 @@
 //!
 //! A model's files come into a hidden folder beside the final one and are checked there; the folder is renamed when all are complete,
 //! so a model's folder is complete whenever it exists. What an interrupted try left is continued.
+//!
+//! The token goes to the hub alone: the client takes it out of requests to other hosts, and hubs send on to signed addresses of a store.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,18 +21,22 @@ use reqwest::{Response, StatusCode, redirect};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::{CatalogFile, ModelName, find};
+use crate::catalog::{CatalogFile, ModelName, find, is_gguf_name};
 use crate::error::ModelError;
+use crate::http::MAX_RETRY_WAIT;
 use crate::http::client::{LazyClient, builder};
-use crate::http::{MAX_RETRY_WAIT, retry_after};
 use crate::progress::PullProgress;
 use crate::settings::ModelSettings;
+use crate::split::gguf_of;
 
+mod answers;
 mod hashes;
 mod plan;
+mod together;
 
-use hashes::FileHash;
+use hashes::{Announced, FileHash, announced_size};
 use plan::{Plan, gguf_plan, plan_of_files};
+use together::Together;
 
 /// A listing or a header block larger than this is refused.
 const MAX_LISTING_BYTES: usize = 8 << 20;
@@ -45,6 +51,7 @@ pub(crate) struct Hub {
     client: LazyClient,
     /// Sees the hub's own answer, with the file's hash, before the redirect to the store.
     direct: LazyClient,
+    has_token: bool,
     /// What other programs fetched.
     shared: Option<Cache>,
 }
@@ -55,8 +62,12 @@ impl Hub {
         // Byte ranges and sizes must be those of the file.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         if let Some(token) = &settings.hub_token {
-            let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
-                .map_err(|_| ModelError::bad_request("hub", "RIVERRUN_HUB_TOKEN holds characters that no token has"))?;
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose())).map_err(|_| {
+                ModelError::bad_request(
+                    "hub",
+                    "the token of RIVERRUN_HUB_TOKEN or HF_TOKEN holds characters that no token has",
+                )
+            })?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
@@ -72,6 +83,7 @@ impl Hub {
             address: settings.hub_base_url.clone(),
             client: client(|| redirect::Policy::limited(5)),
             direct: client(redirect::Policy::none),
+            has_token: settings.hub_token.is_some(),
             shared: settings.hub_cache_dir.clone().map(Cache::new),
         })
     }
@@ -93,39 +105,95 @@ impl Hub {
         };
         fs::create_dir_all(&partial).map_err(|error| cannot_write(&partial, &error))?;
         let _lock = lock(&partial)?;
-        // Another process may have finished while this one waited for the lock.
         if target.is_dir() {
-            return Ok(target);
-        }
-        for file in &plan.files {
-            tokio::select! {
-                () = cancel.cancelled() => return Err(ModelError::Cancelled),
-                done = self.fetch(&folder, &plan, file, &partial, progress) => done?,
+            // Another process may have finished since this one looked.
+            let all = plan.files.iter().all(|file| file.optional || target.join(file.target()).is_file());
+            if all || gguf_of(&target).is_some() {
+                return Ok(target);
             }
+            take_back(&target, &partial).map_err(|error| cannot_write(&target, &error))?;
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return Err(ModelError::Cancelled),
+            done = self.fetch_named(name, &folder, &plan, &partial, progress) => done?,
         }
         fs::remove_file(partial.join(LOCK_FILE)).map_err(|error| cannot_write(&partial, &error))?;
         fs::rename(&partial, &target).map_err(|error| cannot_write(&target, &error))?;
         Ok(target)
     }
 
+    /// Fetches what is planned. A file that the hub does not have may be there as several, or under another name: the listing tells.
+    async fn fetch_named(
+        &self,
+        name: &ModelName,
+        folder: &str,
+        plan: &Plan,
+        partial: &Path,
+        progress: &dyn PullProgress,
+    ) -> Result<(), ModelError> {
+        let fetched = self.fetch_all(folder, plan, partial, progress).await;
+        let is_missing = matches!(fetched, Err(ModelError::ModelMissing { .. }));
+        let (true, ModelName::Hub { repo, file: Some(file) }) = (is_missing, name) else { return fetched };
+        // There may be no such repository, and a mirror may have no listing.
+        let Ok(files) = self.listing(repo).await else { return fetched };
+        let other = plan_of_files(repo, Some(file), &files)?;
+        if other == *plan { fetched } else { self.fetch_all(folder, &other, partial, progress).await }
+    }
+
+    async fn fetch_all(
+        &self,
+        folder: &str,
+        plan: &Plan,
+        partial: &Path,
+        progress: &dyn PullProgress,
+    ) -> Result<(), ModelError> {
+        let (mut lacking, mut there) = (Vec::new(), 0);
+        for file in &plan.files {
+            if self.is_there(plan, file, partial).await? {
+                there += fs::metadata(partial.join(file.target())).map_or(0, |meta| meta.len());
+                continue;
+            }
+            match self.announced(&plan.repo, &plan.url(&self.address, file)).await {
+                Err(ModelError::ModelMissing { .. }) if file.optional => {}
+                announced => lacking.push((file, announced?)),
+            }
+        }
+        let rest = lacking.iter().map(|(_, announced)| announced.size).sum::<Option<u64>>();
+        let together =
+            plan.together.as_ref().map(|name| Together::new(progress, name, there, rest.map(|rest| there + rest)));
+        let shown = together.as_ref().map_or(progress, |together| together as &dyn PullProgress);
+        for (file, announced) in lacking {
+            self.fetch(folder, plan, file, known_hash(file).or(announced.hash), partial, shown).await?;
+        }
+        if let Some(together) = &together {
+            together.end();
+        }
+        Ok(())
+    }
+
     async fn plan(&self, name: &ModelName) -> Result<Plan, ModelError> {
         match name {
             ModelName::Short(short) => match find(short) {
-                Some(entry) => {
-                    Ok(Plan { repo: entry.repo.clone(), revision: entry.revision.clone(), files: entry.files.clone() })
-                }
+                Some(entry) => Ok(Plan {
+                    repo: entry.repo.clone(),
+                    revision: entry.revision.clone(),
+                    files: entry.files.clone(),
+                    together: None,
+                }),
                 None => Err(ModelError::ModelMissing {
                     model: short.clone(),
                     reason: "no known model has this name".to_owned(),
-                    fix: "use a name of `riverrun models`, or owner/repo[:file] of the hub".to_owned(),
+                    fix: "use a name of `riverrun models`, or owner/repo[:FILE or :QUANTIZATION] of the hub; `riverrun finetune registry` lists what was trained here"
+                        .to_owned(),
                 }),
             },
-            ModelName::Hub { repo, file: Some(file) } => Ok(gguf_plan(repo, file)),
-            ModelName::Hub { repo, file: None } => self.plan_of_listing(repo).await,
+            ModelName::Hub { repo, file: Some(file) } if is_gguf_name(file) => gguf_plan(repo, file),
+            ModelName::Hub { repo, file } => plan_of_files(repo, file.as_deref(), &self.listing(repo).await?),
         }
     }
 
-    async fn plan_of_listing(&self, repo: &str) -> Result<Plan, ModelError> {
+    /// The files of a repository.
+    async fn listing(&self, repo: &str) -> Result<Vec<String>, ModelError> {
         #[derive(Deserialize)]
         struct Sibling {
             rfilename: String,
@@ -136,12 +204,29 @@ impl Hub {
             siblings: Vec<Sibling>,
         }
         let url = format!("{}/api/models/{repo}", self.address);
-        let response = self.client.get()?.get(&url).send().await.map_err(|error| self.unreachable(repo, &error))?;
+        let response = self.client.get()?.get(&url).send().await.map_err(|error| self.unreachable(&error))?;
         let response = self.check(repo, &url, response)?;
         let body = bounded(response, MAX_LISTING_BYTES).await?;
         let listing: Listing = serde_json::from_slice(&body)
             .map_err(|error| ModelError::bad_response("hub", None, format!("{url} is no listing: {error}")))?;
-        plan_of_files(repo, listing.siblings.into_iter().map(|sibling| sibling.rfilename).collect())
+        Ok(listing.siblings.into_iter().map(|sibling| sibling.rfilename).collect())
+    }
+
+    /// Whether a file is there from an earlier try, or from another program.
+    async fn is_there(&self, plan: &Plan, file: &CatalogFile, partial: &Path) -> Result<bool, ModelError> {
+        let target = partial.join(file.target());
+        if target.is_file() {
+            return Ok(true);
+        }
+        let part = part_of(partial, file);
+        if let Some(parent) = part.parent() {
+            fs::create_dir_all(parent).map_err(|error| cannot_write(parent, &error))?;
+        }
+        let taken = self.take_shared(plan, file, &part).await?;
+        if taken {
+            fs::rename(&part, &target).map_err(|error| cannot_write(&target, &error))?;
+        }
+        Ok(taken)
     }
 
     async fn fetch(
@@ -149,26 +234,12 @@ impl Hub {
         model: &str,
         plan: &Plan,
         file: &CatalogFile,
+        expected: Option<FileHash>,
         partial: &Path,
         progress: &dyn PullProgress,
     ) -> Result<(), ModelError> {
-        let target = partial.join(file.target());
-        if target.is_file() {
-            return Ok(());
-        }
-        let part = partial.join(format!("{}.part", file.target()));
-        if let Some(parent) = part.parent() {
-            fs::create_dir_all(parent).map_err(|error| cannot_write(parent, &error))?;
-        }
-        if self.take_shared(plan, file, &part).await? {
-            return fs::rename(&part, &target).map_err(|error| cannot_write(&target, &error));
-        }
-        let url = format!("{}/{}/resolve/{}/{}", self.address, plan.repo, plan.revision, file.from);
-        let announced = match self.announced(&plan.repo, &url).await {
-            Err(ModelError::ModelMissing { .. }) if file.optional => return Ok(()),
-            announced => announced?,
-        };
-        let expected = known_hash(file).or(announced);
+        let (target, part) = (partial.join(file.target()), part_of(partial, file));
+        let url = plan.url(&self.address, file);
         // What an earlier try left may be of a file that the hub has replaced since.
         let mut resumed = part.is_file();
         let mut tries = 0;
@@ -215,23 +286,24 @@ impl Hub {
         }
     }
 
-    /// The hash that the hub announces for a file, if it does. Where it sends on to another place of its own for a small file, that one tells.
-    async fn announced(&self, repo: &str, url: &str) -> Result<Option<FileHash>, ModelError> {
-        let response = self.head(repo, url).await?;
+    /// What the hub announces of a file, if it does. Where it sends on to another place of its own for a small file, that one tells the hash.
+    async fn announced(&self, repo: &str, url: &str) -> Result<Announced, ModelError> {
+        let response = self.head(url).await?;
         if !response.status().is_redirection() {
-            return self.check(repo, url, response).map(|response| FileHash::announced(response.headers()));
+            let response = self.check(repo, url, response)?;
+            let headers = response.headers();
+            return Ok(Announced { hash: FileHash::announced(headers), size: announced_size(headers, true) });
         }
-        if let Some(hash) = FileHash::announced(response.headers()) {
-            return Ok(Some(hash));
-        }
-        match own_place(&response) {
-            Some(place) => Ok(FileHash::announced(self.head(repo, &place).await?.headers())),
-            None => Ok(None),
-        }
+        let size = announced_size(response.headers(), false);
+        let hash = match (FileHash::announced(response.headers()), own_place(&response)) {
+            (None, Some(place)) => FileHash::announced(self.head(&place).await?.headers()),
+            (hash, _) => hash,
+        };
+        Ok(Announced { hash, size })
     }
 
-    async fn head(&self, repo: &str, url: &str) -> Result<Response, ModelError> {
-        self.direct.get()?.head(url).send().await.map_err(|error| self.unreachable(repo, &error))
+    async fn head(&self, url: &str) -> Result<Response, ModelError> {
+        self.direct.get()?.head(url).send().await.map_err(|error| self.unreachable(&error))
     }
 
     async fn fetch_once(
@@ -248,10 +320,14 @@ impl Hub {
         if have > 0 {
             request = request.header(RANGE, format!("bytes={have}-"));
         }
-        let response = request.send().await.map_err(|error| self.unreachable(repo, &error))?;
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
         if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
             // Everything was there already, or the part belongs to another version; the hash decides.
-            return if total_of(&response) == Some(have) { Ok(()) } else { remove(part) };
+            if total_of(&response) != Some(have) {
+                return remove(part);
+            }
+            progress.start(model, &file.from, have, Some(have));
+            return Ok(());
         }
         let response = self.check(repo, url, response)?;
         let mut out = if response.status() == StatusCode::PARTIAL_CONTENT {
@@ -268,7 +344,7 @@ impl Hub {
         progress.start(model, &file.from, have, total);
         let mut stream = response.bytes_stream();
         while let Some(block) = stream.next().await {
-            let block = block.map_err(|error| self.unreachable(repo, &error))?;
+            let block = block.map_err(|error| self.unreachable(&error))?;
             have += block.len() as u64;
             if have > total.unwrap_or(MAX_FILE_BYTES) {
                 return Err(ModelError::bad_response("hub", None, format!("{url} sends more than it announced")));
@@ -282,41 +358,6 @@ impl Hub {
                 Err(ModelError::bad_response("hub", None, format!("{url} ended after {have} of {total} bytes")))
             }
             _ => Ok(()),
-        }
-    }
-
-    fn check(&self, model: &str, url: &str, response: Response) -> Result<Response, ModelError> {
-        let status = response.status();
-        match status.as_u16() {
-            200..=299 => Ok(response),
-            401 | 403 => Err(ModelError::Unauthorized {
-                provider: "hub".to_owned(),
-                reason: format!("{url} answered {status}"),
-                setting: "RIVERRUN_HUB_TOKEN".to_owned(),
-                fix: None,
-            }),
-            404 => Err(ModelError::ModelMissing {
-                model: model.to_owned(),
-                reason: format!("{url} is not at the hub"),
-                fix: "check the name; `riverrun models` lists the known ones".to_owned(),
-            }),
-            429 => Err(ModelError::RateLimited {
-                provider: "hub".to_owned(),
-                reason: format!("{url} answered {status}"),
-                retry_after: retry_after(response.headers()),
-            }),
-            code => Err(ModelError::bad_response("hub", Some(code), format!("{url} answered {status}"))),
-        }
-    }
-
-    fn unreachable(&self, model: &str, error: &reqwest::Error) -> ModelError {
-        ModelError::RuntimeDown {
-            provider: "hub".to_owned(),
-            address: self.address.clone(),
-            reason: crate::http::reason(error),
-            fix: format!(
-                "connect this machine and run `riverrun models pull {model}`, or set RIVERRUN_MODELS_DIR to a folder that has it"
-            ),
         }
     }
 }
@@ -336,6 +377,20 @@ fn pause_before_try(tries: u32, error: &ModelError) -> Option<Duration> {
     let own = Duration::from_millis(500 << tries);
     let asked = if let ModelError::RateLimited { retry_after, .. } = error { *retry_after } else { None };
     Some(asked.map_or(own, |asked| own.max(asked))).filter(|pause| *pause <= MAX_RETRY_WAIT)
+}
+
+/// Where a file lies that is not complete.
+fn part_of(partial: &Path, file: &CatalogFile) -> PathBuf {
+    partial.join(format!("{}.part", file.target()))
+}
+
+/// Moves the files of a folder that lacks some to where the others are fetched.
+fn take_back(folder: &Path, partial: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        fs::rename(entry.path(), partial.join(entry.file_name()))?;
+    }
+    fs::remove_dir(folder)
 }
 
 /// Keeps other processes from a model that is being fetched, while the file is held.
@@ -361,8 +416,9 @@ fn known_hash(file: &CatalogFile) -> Option<FileHash> {
 /// Where a redirect leads that stays at its server.
 fn own_place(response: &Response) -> Option<String> {
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
-    let stays = location.starts_with('/') && !location.starts_with("//");
-    stays.then(|| response.url().join(location).ok().map(String::from)).flatten()
+    let place = response.url().join(location).ok().filter(|_| location.starts_with('/'))?;
+    // A parser of addresses sees another host in more than `//`.
+    (place.origin() == response.url().origin()).then(|| String::from(place))
 }
 
 fn total_of(response: &Response) -> Option<u64> {

@@ -84,7 +84,7 @@ pub struct ModelSettings {
     pub connect_timeout: Duration,
     /// The hub's address.
     pub hub_base_url: String,
-    /// Token for the hub, for models that ask for one.
+    /// Token for the hub, for models that ask for one. It is sent to the hub's own host only.
     pub hub_token: Option<Secret>,
     /// The cache that other programs of the hub share; read only. `None` leaves it out.
     pub hub_cache_dir: Option<PathBuf>,
@@ -170,7 +170,7 @@ impl ModelSettings {
             idle_timeout: millis(get, "RIVERRUN_MODEL_IDLE_TIMEOUT_MS")?.unwrap_or(defaults.idle_timeout),
             connect_timeout: millis(get, "RIVERRUN_MODEL_CONNECT_TIMEOUT_MS")?.unwrap_or(defaults.connect_timeout),
             hub_base_url: address(get, "RIVERRUN_HUB_BASE_URL")?.unwrap_or(defaults.hub_base_url),
-            hub_token: get("RIVERRUN_HUB_TOKEN").as_deref().and_then(Secret::new),
+            hub_token: hub_token(get),
             hub_cache_dir: hub_cache_dir(get),
             offline: flag(get, "RIVERRUN_MODELS_OFFLINE")?.unwrap_or(false),
         })
@@ -244,6 +244,12 @@ fn cache_dir(get: Lookup<'_>) -> PathBuf {
         .or_else(|| text(get, "HOME").map(|home| Path::new(&home).join(".cache")))
         .unwrap_or_else(std::env::temp_dir);
     base.join("riverrun").join("models")
+}
+
+/// `RIVERRUN_HUB_TOKEN`, else what the hub's own programs read.
+fn hub_token(get: Lookup<'_>) -> Option<Secret> {
+    let held_by = |setting: &str| Secret::new(&get(setting)?);
+    held_by("RIVERRUN_HUB_TOKEN").or_else(|| held_by("HF_TOKEN"))
 }
 
 /// `HF_HOME`, else the folder that the hub's own programs use.
@@ -417,6 +423,21 @@ mod tests {
         assert_eq!(keys(&[makers, ("RIVERRUN_BEDROCK_API_KEY", "ours")])["bedrock"].expose(), "ours");
         assert_eq!(keys(&[makers, ("RIVERRUN_BEDROCK_API_KEY", " ")])["bedrock"].expose(), "theirs");
         assert_eq!(keys(&[makers]).len(), 1);
+    }
+
+    #[test]
+    fn given_a_token_of_the_hubs_programs_when_settings_are_read_then_it_counts_where_ours_is_not_set_and_never_shows()
+    {
+        let theirs = ("HF_TOKEN", " hf_canary \n");
+        let token = |pairs: &[(&str, &str)]| {
+            let settings = read(pairs).unwrap();
+            assert!(!format!("{settings:?}").contains("canary"));
+            settings.hub_token.map(|token| token.expose().to_owned())
+        };
+        assert_eq!(token(&[]), None);
+        assert_eq!(token(&[theirs]).as_deref(), Some("hf_canary"));
+        assert_eq!(token(&[theirs, ("RIVERRUN_HUB_TOKEN", "canary")]).as_deref(), Some("canary"));
+        assert_eq!(token(&[theirs, ("RIVERRUN_HUB_TOKEN", " ")]).as_deref(), Some("hf_canary"));
     }
 
     #[test]

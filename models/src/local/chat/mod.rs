@@ -78,7 +78,7 @@ impl ChatEngines {
     }
 
     async fn acquire(&self, found: &Found) -> Result<Lease<Engine>, ModelError> {
-        let path = found.folder.join("model.gguf");
+        let path = found.weights();
         let files = Files::of(&path, found.adapter.as_deref());
         let memory = async { self.memory_of(&found.name, &path, files) };
         let load = async {

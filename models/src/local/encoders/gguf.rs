@@ -19,6 +19,7 @@ use super::stock::Family;
 use super::text::EncodeError;
 use crate::local::gguf::Header;
 use crate::local::llama;
+use crate::split::gguf_or_single;
 use crate::words::counted;
 
 /// Tokens of one computation, and of one text, at most: encoders see a text whole or not at all.
@@ -50,7 +51,7 @@ struct Job {
 impl GgufEncoder {
     /// Loads a model; takes as long as reading its file.
     pub(super) fn load(folder: &Path, threads: usize) -> Result<Self, EncodeError> {
-        let path = folder.join("model.gguf");
+        let path = gguf_or_single(folder);
         let header = Header::read(&path);
         let nomic = header.architecture.starts_with("nomic-bert");
         let (query, document) = if nomic { Family::Nomic.prompts() } else { ("", "") };
