@@ -1,13 +1,18 @@
 //! Fetching models from a hub, against a server that answers as one.
 #![allow(clippy::disallowed_types, reason = "the crate under test needs no other lock than its own")]
 
+#[path = "hub/refusals.rs"]
+mod refusals;
+#[path = "hub/several.rs"]
+mod several;
 mod support;
 
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use riverrun_models::{ChatRequest, Message, Models, NoDeltas, NoProgress, Presence, PullProgress};
+use riverrun_models::{ChatRequest, Message, ModelError, Models, NoDeltas, NoProgress, Presence, PullProgress};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 use wiremock::matchers::{header, method, path};
@@ -300,4 +305,40 @@ async fn given_a_file_that_another_program_fetched_when_it_is_pulled_then_the_hu
 fn walk(folder: &Path) -> Vec<Vec<u8>> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![std::fs::read(path).unwrap()] }).collect()
+}
+
+/// A hub with these files in the repository o/r. It lists them, tells their hashes and sizes, and sends on to a store.
+async fn repository(files: &[(&str, &[u8])]) -> MockServer {
+    let server = MockServer::start().await;
+    let siblings: Vec<_> = files.iter().map(|(name, _)| json!({ "rfilename": name })).collect();
+    let listing = ResponseTemplate::new(200).set_body_json(json!({ "siblings": siblings }));
+    Mock::given(path("/api/models/o/r")).respond_with(listing).mount(&server).await;
+    for (name, content) in files {
+        let (at, stored) = (format!("/o/r/resolve/main/{name}"), format!("/store/{name}"));
+        let head = ResponseTemplate::new(302)
+            .insert_header("x-linked-etag", sha256(content))
+            .insert_header("x-linked-size", content.len().to_string())
+            .insert_header("location", "/elsewhere");
+        Mock::given(method("HEAD")).and(path(at.as_str())).respond_with(head).mount(&server).await;
+        let redirect = ResponseTemplate::new(302).insert_header("location", format!("{}{stored}", server.uri()));
+        Mock::given(method("GET")).and(path(at.as_str())).respond_with(redirect).mount(&server).await;
+        let rest = ResponseTemplate::new(206)
+            .insert_header("content-range", format!("bytes 4-{}/{}", content.len() - 1, content.len()))
+            .set_body_bytes(&content[4..]);
+        let ranged = Mock::given(path(stored.as_str())).and(header("range", "bytes=4-")).respond_with(rest);
+        ranged.with_priority(1).mount(&server).await;
+        let whole = ResponseTemplate::new(200).set_body_bytes(*content);
+        Mock::given(path(stored.as_str())).respond_with(whole).mount(&server).await;
+    }
+    server
+}
+
+/// How often a server was asked in this way for a path that has this in it.
+async fn asked(server: &MockServer, way: &str, part: &str) -> usize {
+    let requests = server.received_requests().await.unwrap();
+    requests.iter().filter(|request| request.method.as_str() == way && request.url.path().contains(part)).count()
+}
+
+async fn pull(models: &Models, name: &str) -> Result<String, ModelError> {
+    models.pull(name, &NoProgress, &CancellationToken::new()).await.map(|info| info.name)
 }

@@ -22,6 +22,8 @@ KEYS |= {f"AWS_{name}": f"canary-aws-{number}-{secrets.token_hex(12)}" for numbe
 ADDRESSES = {f"RIVERRUN_{name}_BASE_URL": "http://127.0.0.1:9" for name in PROVIDERS if name != "OLLAMA"}
 # The one that is sent to the tracing service, as the password of its basic authentication.
 KEYS["RIVERRUN_TRACING_SECRET_KEY"] = f"canary-tracing-{secrets.token_hex(12)}"
+# The hub's: ours, and what its own programs have it in, which counts where ours is not set.
+KEYS |= {name: f"canary-hub-{number}-{secrets.token_hex(12)}" for number, name in enumerate(["RIVERRUN_HUB_TOKEN", "HF_TOKEN"])}
 # Servers behind a gate: a password, and a header of another name.
 KEYS["RIVERRUN_ANTHROPIC_PASSWORD"] = f"canary-login-{secrets.token_hex(12)}"
 GATE = f"canary-gate-{secrets.token_hex(12)}"
@@ -59,6 +61,52 @@ class TracingService:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
+class Hub:
+    """Has a model that asks for consent and one that is sent on to a store, another server, which has none; keeps the headers of what it and the store were asked."""
+
+    def __init__(self):
+        self.asked, self.asked_store = [], []
+        self.store, store = self.serve(self.asked_store, lambda _: (404, {}))
+        sent_on = {"location": f"{store}/signed"}
+        self.server, self.url = self.serve(self.asked, lambda path: (302, sent_on) if path.startswith("/sent/on/") else (401, {"x-error-code": "GatedRepo"}))
+
+    @staticmethod
+    def serve(asked, answer):
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                asked.append({name.lower(): value for name, value in self.headers.items()})
+                status, headers = answer(self.path)
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            do_HEAD = do_GET
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return server, f"http://127.0.0.1:{server.server_address[1]}"
+
+    def close(self):
+        for server in (self.server, self.store):
+            server.shutdown()
+            server.server_close()
+
+
+@pytest.fixture
+def hub():
+    service = Hub()
+    yield service
+    service.close()
+
+
 @pytest.fixture
 def tracing():
     service = TracingService()
@@ -90,10 +138,11 @@ def contents(file):
                 pass
 
 
-def test_no_key_is_kept_logged_traced_exported_or_answered(new_server, tracing):
+def test_no_key_is_kept_logged_traced_exported_or_answered(new_server, tracing, hub):
     granted = ",".join(f"{name}:{hashlib.sha256(token.encode()).hexdigest()}:admin" for name, token in TOKENS.items())
     server = new_server(**KEYS, **ADDRESSES, RIVERRUN_API_TOKENS=granted, RIVERRUN_LOG="debug,rdkafka=off,librdkafka=off", RIVERRUN_INGEST_DATABASES="127.0.0.1:1",
-                        RIVERRUN_TRACING_ENDPOINT=tracing.url, RIVERRUN_TRACING_PUBLIC_KEY="public", RIVERRUN_TRACING_CONTENT="true").start()
+                        RIVERRUN_TRACING_ENDPOINT=tracing.url, RIVERRUN_TRACING_PUBLIC_KEY="public", RIVERRUN_TRACING_CONTENT="true",
+                        RIVERRUN_HUB_BASE_URL=hub.url, RIVERRUN_MODELS_OFFLINE="false").start()
     answers = []
 
     def ask(number, method, path, body=None, **more):
@@ -110,6 +159,9 @@ def test_no_key_is_kept_logged_traced_exported_or_answered(new_server, tracing):
     for number, name in enumerate(PROVIDERS):
         if name != "OLLAMA":
             ask(number, "POST", "/chat", {"messages": [{"role": "user", "content": "x"}], "provider": name.lower(), "model": "m"})
+    # A hub that refuses its token, and one that sends on to where it is not for.
+    for model in ("meta/gated", "sent/on:m.gguf"):
+        ask(1, "POST", "/chat", {"messages": [{"role": "user", "content": "x"}], "provider": "local", "model": model})
     ask(2, "POST", "/ingest", {"source": "postgres://ann:${RIVERRUN_SOURCE_PASSWORD}@127.0.0.1:1/db", "type": "sql", "query": "SELECT 1", "collection": "c"})
     ask(3, "POST", "/ingest", {"source": "mongodb://ann:${RIVERRUN_SOURCE_OTHER}@127.0.0.1:1/db/c", "collection": "c"})
     ask(4, "POST", "/runs", b"{")
@@ -118,7 +170,9 @@ def test_no_key_is_kept_logged_traced_exported_or_answered(new_server, tracing):
     for reply in started:
         wait_for(lambda: ended(reply.json["run_id"]), 60, "a run to end", every_s=0.3)
     shown = [server.cli(*arguments, RIVERRUN_API_TOKEN=TOKENS["user7"]) for arguments in (["diagnose"], ["--json", "diagnose"], ["providers"], ["-vv", "runs", "ls"])]
-    answers += [(done.args[1:], (done.stdout + done.stderr).encode()) for done in shown]
+    pulled = [server.cli("-vv", "models", "pull", model, **more) for model in ("meta/gated", "sent/on:m.gguf") for more in ({}, {"RIVERRUN_HUB_TOKEN": ""})]
+    assert all(done.returncode == 3 for done in pulled) and "the token was sent" in pulled[0].stderr, pulled
+    answers += [(done.args[1:], (done.stdout + done.stderr).encode()) for done in shown + pulled]
     assert server.stop() == 0
     exported = server.cli("export", str(server.folder / "exported"))
     assert exported.returncode == 0, exported
@@ -137,6 +191,10 @@ def test_no_key_is_kept_logged_traced_exported_or_answered(new_server, tracing):
     sent = [f"{name}: {value}" for headers in tracing.headers for name, value in headers.items()]
     found += [f"{canary} in a header to the tracing service" for header in sent for canary in canaries if canary in header]
     assert not found, found
+    # The hub gets its token, or where that is not set the other one; its store gets none.
+    tokens = {headers.get("authorization") for headers in hub.asked}
+    assert tokens == {f"Bearer {KEYS[name]}" for name in ("RIVERRUN_HUB_TOKEN", "HF_TOKEN")}, tokens
+    assert hub.asked_store and not any("canary" in str(headers) for headers in hub.asked_store), hub.asked_store
     # It gets its own key, and that is how it should be.
     basic = base64.b64encode(f"public:{KEYS['RIVERRUN_TRACING_SECRET_KEY']}".encode()).decode()
     assert all(f"Basic {basic}" in headers.values() for headers in tracing.headers)

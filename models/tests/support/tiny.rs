@@ -71,6 +71,11 @@ impl Tensors {
 impl Tensors {
     /// Writes the folder of the same model, a BERT, as a GGUF file.
     pub(crate) fn write_gguf(&self, folder: &Path, config: &Value) {
+        self.write_gguf_files(folder, config, &["model.gguf"]);
+    }
+
+    /// The same in as many files as there are names, as llama.cpp's own tool splits one.
+    pub(crate) fn write_gguf_files(&self, folder: &Path, config: &Value, names: &[&str]) {
         let number = |name: &str| GgufValue::U32(config[name].as_u64().unwrap() as u32);
         let mark = |name: &str, usual: u64| GgufValue::U32(config[name].as_u64().unwrap_or(usual) as u32);
         let text = |text: &str| GgufValue::String(text.to_owned());
@@ -100,14 +105,25 @@ impl Tensors {
             ("tokenizer.ggml.bos_token_id", mark("cls_token_id", 2)),
             ("tokenizer.ggml.seperator_token_id", mark("sep_token_id", 3)),
         ];
-        let metadata: Vec<(&str, &GgufValue)> = metadata.iter().map(|(name, value)| (*name, value)).collect();
         let quantized =
             |(name, tensor): (&String, &Tensor)| (gguf_name(name), QTensor::quantize(tensor, GgmlDType::F32).unwrap());
         let tensors: Vec<(String, QTensor)> = self.map.iter().map(quantized).collect();
         let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
         std::fs::create_dir_all(folder).unwrap();
-        let mut file = std::fs::File::create(folder.join("model.gguf")).unwrap();
-        gguf_file::write(&mut file, &metadata, &tensors).unwrap();
+        let parts = tensors.chunks(tensors.len().div_ceil(names.len()));
+        for (number, (name, part)) in names.iter().zip(parts).enumerate() {
+            let split = [
+                ("split.no", GgufValue::U16(number as u16)),
+                ("split.count", GgufValue::U16(names.len() as u16)),
+                ("split.tensors.count", GgufValue::I32(tensors.len() as i32)),
+            ];
+            // Only the first says what the model is, and one that is alone says nothing of others.
+            let of_model = metadata.iter().filter(|_| number == 0);
+            let of_split = split.iter().filter(|_| names.len() > 1);
+            let said: Vec<(&str, &GgufValue)> = of_model.chain(of_split).map(|(name, value)| (*name, value)).collect();
+            let mut file = std::fs::File::create(folder.join(name)).unwrap();
+            gguf_file::write(&mut file, &said, part).unwrap();
+        }
     }
 }
 

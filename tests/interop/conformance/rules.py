@@ -277,7 +277,7 @@ def _(w):
     other, afresh = first_use(w, "rerank-insisted")
     insist = ["rag", "eval", "-c", "first", "--qrels", w.file("first.qrels", "1 auk 1\n"), "--queries", w.file("first.tsv", "1\tauk\n"), "--config", "rerank", "--json"]
     refused = w.alone.cli(*insist, RIVERRUN_DEFAULT_RERANK_MODEL="other/cross", **afresh)
-    told = refused.failed(3, "other/cross", f"{other.url}/api/models/other/cross is not at the hub", "riverrun models pull other/cross", "RIVERRUN_MODELS_DIR")
+    told = refused.failed(3, "other/cross", f"{other.url}/api/models/other/cross is not at the hub", 'check the name "other/cross"', "RIVERRUN_MODELS_DIR")
     insisted = w.alone.cli(*insist, RIVERRUN_DEFAULT_RERANK_MODEL="someone/tiny", **afresh).ok()
     assert "/someone/tiny/resolve/main/model.safetensors" in other.paths(), other.paths()
     return [first.told(said=f"rerank: null · {short(first.json['notes'][0], 90)}"),
