@@ -162,6 +162,10 @@ impl DeltaSink for Heard<'_> {
         self.sink.delta(text);
     }
 
+    fn thought(&mut self, text: &str) {
+        self.sink.thought(text);
+    }
+
     fn used(&mut self, usage: Usage) {
         self.failed = usage;
         self.sink.used(usage);

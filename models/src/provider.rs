@@ -15,6 +15,10 @@ pub trait DeltaSink: Send {
     /// Takes the next piece of the answer. Must not block: it runs on the task that reads the stream.
     fn delta(&mut self, text: &str);
 
+    /// Takes the next piece of what the model thinks before it answers, where its provider tells that apart. It is no part of the answer, and
+    /// comes before the first piece of it.
+    fn thought(&mut self, _text: &str) {}
+
     /// Takes what a call used that fails or is dropped, where that is known: services charge for it. Of a call that ends well its reply tells.
     fn used(&mut self, _usage: Usage) {}
 
@@ -129,6 +133,10 @@ pub struct ChatRequest {
     pub stop: Vec<String>,
     /// Seed of the sampler, for reproducible answers at a temperature above 0.
     pub seed: Option<u64>,
+    /// Whether a model that can think before it answers does; unset is the model's own way. Only the in-process runtime passes it on, and an
+    /// answer with a schema or a grammar is given without thoughts there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<bool>,
 }
 
 /// What an answer may look like.

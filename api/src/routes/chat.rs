@@ -7,7 +7,7 @@ use axum::Json as Reply;
 use axum::extract::{FromRef, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use parking_lot::Mutex;
 use riverrun_knowledge::room;
 use riverrun_models::{ChatReply, ChatRequest, EmbedPurpose, FinishReason, Message, Models, NoDeltas, Purpose};
@@ -168,6 +168,8 @@ const MAX_WAITING: usize = 256;
 
 /// What a stream of an answer says.
 pub(super) enum Piece<T> {
+    /// A piece of what the model thinks before it answers.
+    Thought(String),
     /// A piece of text.
     Delta(String),
     /// The whole.
@@ -179,16 +181,46 @@ pub(super) enum Piece<T> {
 /// Where a model puts its text. It never waits: what a slow reader has no room for goes along with the next piece.
 pub(super) struct Sender<T> {
     pieces: mpsc::Sender<Piece<T>>,
-    unsent: Arc<Mutex<String>>,
+    unsent: Arc<Mutex<Unsent>>,
+}
+
+/// What there was no room for.
+#[derive(Default)]
+struct Unsent {
+    thoughts: String,
+    text: String,
+}
+
+impl Unsent {
+    /// The next piece of it: thoughts come first.
+    fn take<T>(&mut self) -> Option<Piece<T>> {
+        if !self.thoughts.is_empty() {
+            return Some(Piece::Thought(std::mem::take(&mut self.thoughts)));
+        }
+        (!self.text.is_empty()).then(|| Piece::Delta(std::mem::take(&mut self.text)))
+    }
+}
+
+impl<T: Send> Sender<T> {
+    fn send(&self, add: impl FnOnce(&mut Unsent)) {
+        let mut unsent = self.unsent.lock();
+        add(&mut unsent);
+        while let Ok(place) = self.pieces.try_reserve() {
+            match unsent.take() {
+                Some(piece) => place.send(piece),
+                None => break,
+            }
+        }
+    }
 }
 
 impl<T: Send> riverrun_models::DeltaSink for Sender<T> {
     fn delta(&mut self, text: &str) {
-        let mut unsent = self.unsent.lock();
-        unsent.push_str(text);
-        if let Ok(place) = self.pieces.try_reserve() {
-            place.send(Piece::Delta(std::mem::take(&mut unsent)));
-        }
+        self.send(|unsent| unsent.text.push_str(text));
+    }
+
+    fn thought(&mut self, text: &str) {
+        self.send(|unsent| unsent.thoughts.push_str(text));
     }
 }
 
@@ -200,13 +232,13 @@ where
     Fut: Future<Output = Result<T, ApiError>> + Send + 'static,
 {
     let (pieces, receiver) = mpsc::channel(MAX_WAITING);
-    let unsent = Arc::new(Mutex::new(String::new()));
+    let unsent = Arc::new(Mutex::new(Unsent::default()));
     tokio::spawn(async move {
         let result = call(Sender { pieces: pieces.clone(), unsent: unsent.clone() }).await;
-        let rest = std::mem::take(&mut *unsent.lock());
+        let mut rest = std::mem::take(&mut *unsent.lock());
         // Nobody may be there any more: then nobody misses anything.
-        if !rest.is_empty() {
-            let _ = pieces.send(Piece::Delta(rest)).await;
+        while let Some(piece) = rest.take() {
+            let _ = pieces.send(piece).await;
         }
         let last = match result {
             Ok(whole) => Piece::Final(whole),
@@ -217,17 +249,57 @@ where
     tokio_stream::wrappers::ReceiverStream::new(receiver)
 }
 
-/// The stream as server-sent events.
+/// The stream as server-sent events. Thoughts are no part of an answer, and stay out.
 pub(super) fn sse<T: serde::Serialize + Send + 'static>(
     pieces: impl Stream<Item = Piece<T>> + Send + 'static,
 ) -> Response {
-    let events = pieces.map(|piece| {
-        let event = match piece {
-            Piece::Delta(text) => Event::default().event("delta").json_data(serde_json::json!({ "text": text })),
-            Piece::Final(whole) => Event::default().event("final").json_data(whole),
-            Piece::Error(error) => Event::default().event("error").json_data(error.problem()),
-        };
-        Ok::<_, Infallible>(event.unwrap_or_else(|error| Event::default().event("error").data(error.to_string())))
-    });
+    let events = pieces.flat_map(|piece| stream::iter(event(piece)).map(Ok::<_, Infallible>));
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+}
+
+fn event<T: serde::Serialize>(piece: Piece<T>) -> Option<Event> {
+    let event = match piece {
+        Piece::Thought(_) => return None,
+        Piece::Delta(text) => Event::default().event("delta").json_data(serde_json::json!({ "text": text })),
+        Piece::Final(whole) => Event::default().event("final").json_data(whole),
+        Piece::Error(error) => Event::default().event("error").json_data(error.problem()),
+    };
+    Some(event.unwrap_or_else(|error| Event::default().event("error").data(error.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_models::DeltaSink;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn given_a_reader_with_no_room_when_thoughts_and_words_come_then_all_of_them_arrive_and_thoughts_come_first() {
+        let (sent, more) = (Arc::new(tokio::sync::Notify::new()), 2 * MAX_WAITING);
+        let told = sent.clone();
+        let mut pieces = Box::pin(deltas(move |mut sender: Sender<()>| async move {
+            for _ in 0..more {
+                sender.thought("a");
+            }
+            for _ in 0..more {
+                sender.delta("b");
+            }
+            told.notify_one();
+            Ok(())
+        }));
+        sent.notified().await;
+        let (mut thoughts, mut text) = (String::new(), String::new());
+        while let Some(piece) = pieces.next().await {
+            match piece {
+                Piece::Thought(piece) => {
+                    assert_eq!(text, "");
+                    thoughts.push_str(&piece);
+                }
+                Piece::Delta(piece) => text.push_str(&piece),
+                Piece::Final(()) => break,
+                Piece::Error(error) => panic!("{error:?}"),
+            }
+        }
+        assert_eq!((thoughts, text), ("a".repeat(more), "b".repeat(more)));
+    }
 }

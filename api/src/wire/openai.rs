@@ -80,9 +80,12 @@ pub struct CompletionBody {
     /// Not done; only null.
     #[schema(value_type = Option<Object>)]
     pub web_search_options: Option<Value>,
-    /// Not passed on; only `none`.
+    /// `none`: a model in the process answers without thoughts; `minimal` to `xhigh`: it thinks first where it can. Of others only `none`.
     #[schema(value_type = Option<Object>)]
     pub reasoning_effort: Option<Value>,
+    /// `{"enable_thinking": true}` or `false`: the same. Not OpenAI's, for models in the process.
+    #[schema(value_type = Option<Object>)]
+    pub chat_template_kwargs: Option<Value>,
     /// Only `medium`.
     #[schema(value_type = Option<Object>)]
     pub verbosity: Option<Value>,

@@ -88,6 +88,8 @@ fn check_form(checks: &mut Checks, body: &CompletionBody) {
     for (name, given) in [("frequency_penalty", body.frequency_penalty), ("presence_penalty", body.presence_penalty)] {
         checks.require(given.is_none_or(|given| given == 0.0), name, "can only be 0 for an agent; leave it out");
     }
+    let effort = is_word(&body.reasoning_effort, &["none"]);
+    checks.require(effort, "reasoning_effort", "can only be none for an agent: its runs say how they think");
     let stops = body.stop.as_ref().is_some_and(|stop| !stop.is_empty());
     checks.require(!stops, "stop", "ends no answer of an agent; leave it out");
 }
@@ -201,6 +203,7 @@ mod tests {
             ("tool_choice", json!({"type": "function", "function": {"name": "f"}})),
             ("response_format", json!({"type": "json_object"})),
             ("stop", json!(["end"])),
+            ("reasoning_effort", json!("high")),
             ("logprobs", json!(true)),
             ("frequency_penalty", json!(0.5)),
             ("presence_penalty", json!(-1)),
@@ -213,6 +216,7 @@ mod tests {
             ("tools", json!([{"type": "function", "function": {"name": "f"}}])),
             ("response_format", json!({"type": "text"})),
             ("stop", json!([])),
+            ("reasoning_effort", json!("none")),
             ("frequency_penalty", json!(0)),
             ("presence_penalty", json!(0.0)),
             ("max_tokens", json!(1_000)),

@@ -7,19 +7,22 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt, stream};
 use riverrun_knowledge::room;
-use riverrun_models::{ChatReply, FinishReason, NoDeltas, Purpose, ToolCall};
+use riverrun_models::{ChatReply, DeltaSink, FinishReason, Purpose, ToolCall};
 use riverrun_schemas::EventId;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::error::error_body;
 use super::forced::Forced;
-use super::{now, request, usage};
+use super::{now, request, thinking, usage};
 use crate::error::ApiError;
 use crate::routes::chat::{Piece, deltas};
 use crate::state::AppState;
 use crate::submit::namespace;
 use crate::wire::openai::CompletionBody;
+
+/// The provider whose models are told whether to think.
+const LOCAL: &str = "local";
 
 /// Answers a chat of a model.
 pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Response, ApiError> {
@@ -28,19 +31,26 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
     let shown = body.model.clone();
     let namespace = body.namespace.as_deref().map(|name| namespace(Some(name))).transpose()?;
     let at_most_one = body.parallel_tool_calls == Some(false);
+    let only_here = thinking::only_here(&body);
     let (request, forced) = request::chat_request(body)?;
     let models = state.core().models_for(namespace, Purpose::Chat);
     if let Some(field) = models.leaves_out(None, &request)? {
         return Err(ApiError::field(field, "is not among the choices of the model's service; leave it out"));
+    }
+    if let Some(field) = only_here
+        && models.who_chats(None, Some(&request.model))?.0 != LOCAL
+    {
+        return Err(ApiError::field(field, "is only passed on to models in the process; leave it out"));
     }
     room::check(&models, None, &request).await?;
     let cancel = CancellationToken::new();
     let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model
     let head = Head::new(&shown);
     if !streams {
-        let reply = models.chat(None, request, &mut NoDeltas, cancel).await?;
+        let mut thoughts = Thoughts::default();
+        let reply = models.chat(None, request, &mut thoughts, cancel).await?;
         drop(stop);
-        return Ok(Reply(head.whole(&settled(forced, at_most_one, reply))).into_response());
+        return Ok(Reply(head.whole(&settled(forced, at_most_one, reply), thoughts)).into_response());
     }
     let slot = state.stream_slot()?;
     let first = head.first();
@@ -52,6 +62,7 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
     let chunks = pieces.flat_map(move |piece| {
         let _ = (&stop, &slot);
         stream::iter(match piece {
+            Piece::Thought(text) => vec![head.chunk(json!({"reasoning_content": text}), None)],
             Piece::Delta(_) if held_back => Vec::new(),
             Piece::Delta(text) => vec![head.chunk(json!({"content": text}), None)],
             Piece::Final(reply) => head.last(&reply, with_usage),
@@ -59,6 +70,18 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
         })
     });
     Ok(sse(stream::iter([first]).chain(chunks)))
+}
+
+/// What a model thought before its answer.
+#[derive(Debug, Default)]
+struct Thoughts(String);
+
+impl DeltaSink for Thoughts {
+    fn delta(&mut self, _text: &str) {}
+
+    fn thought(&mut self, text: &str) {
+        self.0.push_str(text);
+    }
 }
 
 /// The reply, as a call where the client insisted on one, with one call where it wants no more.
@@ -115,8 +138,11 @@ impl Head {
         })
     }
 
-    fn whole(&self, reply: &ChatReply) -> Value {
+    fn whole(&self, reply: &ChatReply, thoughts: Thoughts) -> Value {
         let mut message = json!({"role": "assistant", "content": reply.text, "refusal": null});
+        if !thoughts.0.is_empty() {
+            message["reasoning_content"] = Value::String(thoughts.0);
+        }
         if !reply.tool_calls.is_empty() {
             message["tool_calls"] = wire_calls(&reply.tool_calls);
             if reply.text.is_empty() {

@@ -25,7 +25,7 @@ fn field<'b>(name: &'static str, given: &'b Option<Value>, passes: fn(&Value) ->
     Field { name, given: given.as_ref(), passes, fix }
 }
 
-fn fields(body: &CompletionBody) -> [Field<'_>; 12] {
+fn fields(body: &CompletionBody) -> [Field<'_>; 11] {
     [
         field("logprobs", &body.logprobs, is_false, "can only be false: probabilities of tokens are not told"),
         field("top_logprobs", &body.top_logprobs, is_zero, "can only be 0: probabilities of tokens are not told"),
@@ -35,7 +35,6 @@ fn fields(body: &CompletionBody) -> [Field<'_>; 12] {
         field("modalities", &body.modalities, is_text, "can only be [\"text\"]"),
         field("audio", &body.audio, nothing, "is not written; leave it out"),
         field("web_search_options", &body.web_search_options, nothing, "is not done; an agent has tools that fetch"),
-        field("reasoning_effort", &body.reasoning_effort, is_none, "can only be none: it is not passed on"),
         field(
             "verbosity",
             &body.verbosity,
@@ -71,10 +70,6 @@ fn calls_nothing(value: &Value) -> bool {
     is_one_of(value, &["auto", "none"])
 }
 
-fn is_none(value: &Value) -> bool {
-    is_one_of(value, &["none"])
-}
-
 fn is_medium(value: &Value) -> bool {
     is_one_of(value, &["medium"])
 }
@@ -104,7 +99,7 @@ mod tests {
     fn given_values_that_change_nothing_when_they_are_checked_then_they_pass() {
         let defaults = json!({
             "logprobs": false, "top_logprobs": 0, "logit_bias": {}, "frequency_penalty": 0, "presence_penalty": 0.0, "functions": [],
-            "function_call": "auto", "modalities": ["text"], "audio": null, "web_search_options": null, "reasoning_effort": "none",
+            "function_call": "auto", "modalities": ["text"], "audio": null, "web_search_options": null,
             "verbosity": "medium", "store": false, "service_tier": "auto", "parallel_tool_calls": true, "n": 1,
             "user": "ann", "safety_identifier": "a", "prompt_cache_key": "b", "metadata": {"c": "d"}, "prediction": null,
         });
@@ -120,7 +115,7 @@ mod tests {
         let asked = json!({
             "logprobs": true, "top_logprobs": 3, "logit_bias": {"50256": -100},
             "functions": [{"name": "f"}], "function_call": {"name": "f"}, "modalities": ["text", "audio"], "audio": {"voice": "alloy"},
-            "web_search_options": {}, "reasoning_effort": "high", "verbosity": "low", "store": true, "service_tier": "flex",
+            "web_search_options": {}, "verbosity": "low", "store": true, "service_tier": "flex",
         });
         let names: Vec<&String> = asked.as_object().unwrap().keys().collect();
         let mut found = refused(asked.clone());

@@ -7,6 +7,7 @@ mod error;
 mod fields;
 mod forced;
 mod request;
+mod thinking;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -42,7 +43,7 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
 }
 
 /// A chat of a model or of an agent, in the shape of OpenAI's API. `agent/<name>` is a run on the log: its answer is the content, its steps
-/// are `reasoning_content`. Errors of `/v1` have OpenAI's shape.
+/// are `reasoning_content`, as is what a model in the process thinks before it answers. Errors of `/v1` have OpenAI's shape.
 #[utoipa::path(post, path = "/v1/chat/completions", tag = "openai", request_body = CompletionBody, responses(
     (status = 200, description = "a `chat.completion`, or with `stream: true` server-sent events of `chat.completion.chunk`")))]
 async fn completions(

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::fields;
 use super::forced::{self, Choice, Forced};
+use super::thinking;
 use crate::error::ApiError;
 use crate::submit::Checks;
 use crate::wire::openai::{CompletionBody, CompletionMessage, OneOrMany};
@@ -20,6 +21,7 @@ const MAX_STOPS: usize = 16;
 pub(super) fn chat_request(body: CompletionBody) -> Result<(ChatRequest, Option<Forced>), ApiError> {
     let mut checks = Checks::default();
     fields::check(&mut checks, &body);
+    let thinking = thinking::asked(&mut checks, &body);
     let messages = messages(&mut checks, body.messages);
     checks.require(body.n.is_none_or(|n| n == 1), "n", "must be 1");
     checks.temperature(body.temperature);
@@ -53,6 +55,7 @@ pub(super) fn chat_request(body: CompletionBody) -> Result<(ChatRequest, Option<
         max_tokens: body.max_completion_tokens.or(body.max_tokens),
         stop,
         seed: body.seed.map(i64::cast_unsigned),
+        thinking,
     };
     Ok((request, forced))
 }
@@ -184,7 +187,7 @@ mod tests {
     fn given_bodies_of_clients_when_they_are_read_then_every_form_of_a_field_counts() {
         let read = request(json!({
             "model": "default", "user": "ignored", "n": 1, "max_completion_tokens": 7, "stop": "x", "seed": -1,
-            "frequency_penalty": 0.5, "presence_penalty": -1,
+            "frequency_penalty": 0.5, "presence_penalty": -1, "reasoning_effort": "none",
             "messages": [
                 {"role": "developer", "content": "be short"},
                 {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
@@ -200,6 +203,7 @@ mod tests {
             ("", Some(7), ["x".to_owned()].as_slice())
         );
         assert_eq!((read.frequency_penalty, read.presence_penalty), (Some(0.5), Some(-1.0)));
+        assert_eq!(read.thinking, Some(false));
         assert_eq!((read.messages[0].role, read.messages[1].content.as_str()), (Role::System, "a\nb"));
         assert_eq!(read.messages[2].tool_calls[0].arguments, json!({"a": 1}));
         assert_eq!(read.tools[0].parameters["type"], "object");
@@ -250,6 +254,8 @@ mod tests {
             (json!({"messages": user, "frequency_penalty": 2.5}), "frequency_penalty"),
             (json!({"messages": user, "presence_penalty": -3}), "presence_penalty"),
             (json!({"messages": user, "max_tokens": 0}), "max_tokens"),
+            (json!({"messages": user, "reasoning_effort": "much"}), "reasoning_effort"),
+            (json!({"messages": user, "chat_template_kwargs": {"x": 1}}), "chat_template_kwargs"),
             (json!({"messages": user, "max_completion_tokens": 0}), "max_completion_tokens"),
             (json!({"messages": user, "tool_choice": "required", "tools": []}), "tool_choice"),
             (json!({"messages": user, "tool_choice": {"type": "function", "function": {"name": "f"}}}), "tool_choice"),

@@ -19,7 +19,8 @@ use super::prompt::ControlTokens;
 use super::sampling::Sampling;
 use super::tally::Tally;
 use super::template::{CHATML, ChatTemplate};
-use super::{NAME, tool_calls};
+use super::thoughts::Marks;
+use super::{NAME, is_constrained, tool_calls};
 use crate::error::ModelError;
 use crate::local::adapter;
 use crate::local::llama::{backend, load_model};
@@ -84,6 +85,7 @@ pub(super) struct Engine {
 /// A request turned into tokens and samplers.
 struct Prepared {
     prompt: Vec<LlamaToken>,
+    opened: Option<&'static Marks>,
     sampler: llama_cpp_2::sampling::LlamaSampler,
     max_tokens: usize,
 }
@@ -133,7 +135,7 @@ impl Engine {
 
     /// Tokens of a whole request as the model reads it.
     pub(super) fn count_prompt(&self, request: &ChatRequest) -> Result<usize, ModelError> {
-        self.tokenize(request).map(|tokens| tokens.len())
+        self.tokenize(request).map(|(tokens, _)| tokens.len())
     }
 
     /// Runs a request. Dropping the future stops the generation.
@@ -158,6 +160,7 @@ impl Engine {
             stops: request.stop.clone(),
             // The whole answer is what was asked for.
             hold_tool_calls: !request.tools.is_empty() && !is_constrained(&request),
+            opened: prepared.opened,
             max_tokens: prepared.max_tokens,
             // What has a form may have to repeat itself.
             repetition_tokens: if is_constrained(&request) { 0 } else { self.settings.repetition_tokens },
@@ -177,7 +180,12 @@ impl Engine {
         let mut tally = Tally::of(prompt_tokens, sink);
         let finished = tokio::time::timeout(self.settings.timeout, async {
             while let Some(piece) = pieces.recv().await {
-                tally.delta(&piece);
+                if !piece.thoughts.is_empty() {
+                    tally.thought(&piece.thoughts);
+                }
+                if !piece.text.is_empty() {
+                    tally.delta(&piece.text);
+                }
             }
             when_done.await.map_err(|_| self.died())?
         });
@@ -221,7 +229,7 @@ impl Engine {
             return Err(ModelError::bad_request(NAME, "the request has no messages"));
         }
         let sampling = Sampling::of(request)?;
-        let prompt = self.tokenize(request)?;
+        let (prompt, opened) = self.tokenize(request)?;
         let room = self.context_tokens.saturating_sub(prompt.len());
         let asked = request.max_tokens.map_or(usize::MAX, |max| max as usize);
         if prompt.is_empty() || room < asked.clamp(1, LEAST_ANSWER) {
@@ -232,14 +240,16 @@ impl Engine {
             });
         }
         let constraint = self.constraints.sampler(&self.model, request)?;
-        Ok(Prepared { prompt, sampler: sampling.chain(constraint, self.model.n_vocab()), max_tokens: asked.min(room) })
+        let sampler = sampling.chain(constraint, self.model.n_vocab());
+        Ok(Prepared { prompt, opened, sampler, max_tokens: asked.min(room) })
     }
 
-    fn tokenize(&self, request: &ChatRequest) -> Result<Vec<LlamaToken>, ModelError> {
+    /// The prompt, and the block of thoughts that it leaves open.
+    fn tokenize(&self, request: &ChatRequest) -> Result<(Vec<LlamaToken>, Option<&'static Marks>), ModelError> {
         let rendered = self.template.render(request, &|text| self.controls.guard(text)).map_err(|reason| {
             ModelError::bad_request(NAME, format!("the chat template of {:?} fails: {reason}", self.name))
         })?;
-        Ok(self.controls.tokenize(&self.model.vocab(), &rendered))
+        Ok((self.controls.tokenize(&self.model.vocab(), &rendered.prompt), rendered.opened))
     }
 
     /// Takes tool calls out of the text and checks constrained JSON.
@@ -249,22 +259,22 @@ impl Engine {
         generated: Generated,
         sink: &mut dyn DeltaSink,
     ) -> Result<ChatReply, ModelError> {
-        let Generated { mut text, shown, mut finish, usage } = generated;
-        let constrained = is_constrained(request);
+        let Generated { mut text, shown, thoughts, mut finish, usage } = generated;
+        if !thoughts.is_empty() {
+            sink.thought(&thoughts);
+        }
         let is_whole = request.response_schema.is_some() && finish == FinishReason::Stop && request.stop.is_empty();
         if is_whole && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&text) {
             sink.used(usage);
             return Err(ModelError::bad_response(NAME, None, format!("constrained decoding gave no JSON: {error}")));
         }
         let mut calls = Vec::new();
-        if !request.tools.is_empty() && !constrained && finish != FinishReason::Cancelled {
-            let offered = |name: &str| request.tools.iter().any(|tool| tool.name == name);
-            if let Some(parsed) = tool_calls::parse(&text, offered) {
-                text.truncate(parsed.prefix_end);
-                text.push_str(&parsed.tail);
-                calls = number(request, parsed.calls);
-                finish = FinishReason::ToolCalls;
-            }
+        let may_call = !request.tools.is_empty() && !is_constrained(request) && finish != FinishReason::Cancelled;
+        if may_call && let Some(parsed) = tool_calls::parse(&text, &request.tools) {
+            text.truncate(parsed.prefix_end);
+            text.push_str(&parsed.tail);
+            calls = number(request, parsed.calls);
+            finish = FinishReason::ToolCalls;
         }
         if let Some(rest) = text.get(shown..).filter(|rest| !rest.is_empty()) {
             sink.delta(rest);
@@ -285,11 +295,6 @@ impl Engine {
     fn died(&self) -> ModelError {
         ModelError::internal(format!("the thread of model {:?} ended; the next request loads it anew", self.name))
     }
-}
-
-/// Whether the whole answer has a form, so that it can be no call of a tool.
-fn is_constrained(request: &ChatRequest) -> bool {
-    request.response_schema.is_some() || request.grammar.is_some()
 }
 
 /// Gives calls ids that go on from those in the conversation, so that the same conversation gives the same ids.

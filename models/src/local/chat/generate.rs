@@ -14,10 +14,11 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::output::Output;
+use super::output::{Ending, Output};
 use super::prefix::reusable;
 use super::repetition::{ends_in_circles, goes_in_circles};
 use super::schedule::{Free, choose, shares};
+use super::thoughts::{Marks, Piece};
 use crate::error::ModelError;
 use crate::provider::{FinishReason, Usage};
 use crate::words::counted;
@@ -31,10 +32,12 @@ pub(super) struct Job {
     pub(super) sampler: LlamaSampler,
     pub(super) stops: Vec<String>,
     pub(super) hold_tool_calls: bool,
+    /// The block of thoughts that the prompt left open.
+    pub(super) opened: Option<&'static Marks>,
     pub(super) max_tokens: usize,
     /// How many tokens have to be the same over and over for the answer to be ended; 0 is never.
     pub(super) repetition_tokens: usize,
-    pub(super) deltas: mpsc::Sender<String>,
+    pub(super) deltas: mpsc::Sender<Piece>,
     pub(super) cancel: CancellationToken,
     pub(super) started: oneshot::Sender<()>,
     pub(super) done: oneshot::Sender<Result<Generated, ModelError>>,
@@ -46,6 +49,8 @@ pub(super) struct Generated {
     pub(super) text: String,
     /// Bytes of `text` that went out as deltas.
     pub(super) shown: usize,
+    /// Thoughts that did not go out yet; they stand before what is not shown of `text`.
+    pub(super) thoughts: String,
     pub(super) finish: FinishReason,
     pub(super) usage: Usage,
 }
@@ -77,9 +82,9 @@ struct Active {
     output: Output,
     max_tokens: usize,
     repetition_tokens: usize,
-    deltas: mpsc::Sender<String>,
-    /// Text that a slow reader has no place for yet. An answer bounds it, and nobody else waits for that reader.
-    unsent: String,
+    deltas: mpsc::Sender<Piece>,
+    /// What a slow reader has no place for yet. An answer bounds it, and nobody else waits for that reader.
+    unsent: Piece,
     cancel: CancellationToken,
     done: oneshot::Sender<Result<Generated, ModelError>>,
 }
@@ -130,6 +135,7 @@ impl<'model> Session<'model> {
             sampler,
             stops,
             hold_tool_calls,
+            opened,
             max_tokens,
             repetition_tokens,
             deltas,
@@ -157,11 +163,11 @@ impl<'model> Session<'model> {
                 prompt: prompt.len(),
                 tokens: prompt,
                 sampler,
-                output: Output::new(&stops, hold_tool_calls),
+                output: Output::new(&stops, hold_tool_calls, opened),
                 max_tokens,
                 repetition_tokens,
                 deltas,
-                unsent: String::new(),
+                unsent: Piece::default(),
                 cancel,
                 done,
             });
@@ -294,7 +300,8 @@ impl Active {
             return Some(Ended::Stop { by_string: false });
         }
         self.tokens.push(token);
-        let (piece, stopped) = self.output.push(&vocab.token_to_piece(token, false, None));
+        let letters = self.letters(vocab, token);
+        let (piece, stopped) = self.output.push(&letters);
         if !self.show(&piece) {
             return Some(Ended::Cancelled);
         }
@@ -307,6 +314,16 @@ impl Active {
         (self.generated() >= self.max_tokens).then(|| self.at_its_limit())
     }
 
+    /// What a token is of the answer. Control tokens are nothing, but for marks that the answer is read by.
+    fn letters(&self, vocab: &LlamaVocab<'_>, token: LlamaToken) -> Vec<u8> {
+        let plain = vocab.token_to_piece(token, false, None);
+        if !plain.is_empty() {
+            return plain;
+        }
+        let mark = vocab.token_to_piece(token, true, None);
+        if self.output.reads(&mark) { mark } else { plain }
+    }
+
     /// The tokens of the answer.
     fn answered(&self) -> &[LlamaToken] {
         self.tokens.get(self.prompt..).unwrap_or_default()
@@ -317,16 +334,16 @@ impl Active {
         if ends_in_circles(self.answered(), self.repetition_tokens) { Ended::Repetition } else { Ended::Length }
     }
 
-    /// Sends text on its way; false when nobody reads any more.
-    fn show(&mut self, piece: &str) -> bool {
-        self.unsent.push_str(piece);
+    /// Sends what can be told on its way; false when nobody reads any more.
+    fn show(&mut self, piece: &Piece) -> bool {
+        self.unsent.append(piece);
         if self.unsent.is_empty() {
             return true;
         }
         match self.deltas.try_send(std::mem::take(&mut self.unsent)) {
             Ok(()) => true,
-            Err(TrySendError::Full(text)) => {
-                self.unsent = text;
+            Err(TrySendError::Full(piece)) => {
+                self.unsent = piece;
                 true
             }
             Err(TrySendError::Closed(_)) => false,
@@ -336,7 +353,7 @@ impl Active {
     fn answer(self, ended: &Ended) {
         let usage =
             Usage { prompt_tokens: self.prompt as u64, completion_tokens: (self.tokens.len() - self.prompt) as u64 };
-        let (text, shown) = self.output.finish(matches!(ended, Ended::Stop { by_string: true }));
+        let Ending { text, shown, thoughts } = self.output.finish(matches!(ended, Ended::Stop { by_string: true }));
         let finish = match ended {
             Ended::Stop { .. } => FinishReason::Stop,
             Ended::Length => FinishReason::Length,
@@ -344,7 +361,8 @@ impl Active {
             Ended::Cancelled => FinishReason::Cancelled,
         };
         // What a slow reader did not take comes with the answer.
-        let shown = shown.saturating_sub(self.unsent.len());
-        let _ = self.done.send(Ok(Generated { text, shown, finish, usage }));
+        let shown = shown.saturating_sub(self.unsent.text.len());
+        let thoughts = self.unsent.thoughts + &thoughts;
+        let _ = self.done.send(Ok(Generated { text, shown, thoughts, finish, usage }));
     }
 }

@@ -3,6 +3,7 @@
 mod constraint;
 mod engine;
 mod generate;
+mod json;
 mod memory;
 mod output;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod sampling;
 mod schedule;
 mod tally;
 mod template;
+mod thoughts;
 mod tool_calls;
 
 use std::path::Path;
@@ -94,6 +96,11 @@ impl ChatEngines {
         let weights = files.bytes.saturating_add(files.adapter_bytes.saturating_mul(2));
         Demand::of(weights, &shape, work).within(self.pool.bytes(), name, &shape, work).map(Demand::total)
     }
+}
+
+/// Whether the whole answer has a form, so that it can be no call of a tool and has no place for thoughts.
+fn is_constrained(request: &ChatRequest) -> bool {
+    request.response_schema.is_some() || request.grammar.is_some()
 }
 
 /// Runs work that takes the CPU for a while.

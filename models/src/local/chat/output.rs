@@ -1,4 +1,7 @@
-//! From token bytes to the text that the caller sees: whole characters, cut before stop strings, tool calls held back.
+//! From token bytes to the text that the caller sees: whole characters, thoughts apart, cut before stop strings, tool calls held back.
+
+use super::thoughts::{MARKS, Marks, Piece, ThoughtSplitter};
+use super::tool_calls;
 
 /// Puts characters together that tokens split. Bytes that can never become valid are replaced by U+FFFD.
 #[derive(Debug, Default)]
@@ -75,7 +78,7 @@ impl StopScanner {
 }
 
 /// The length of the longest suffix of `text` that is a proper prefix of `pattern`.
-fn partial_suffix(text: &str, pattern: &str) -> usize {
+pub(super) fn partial_suffix(text: &str, pattern: &str) -> usize {
     pattern
         .char_indices()
         .map(|(length, _)| length)
@@ -85,18 +88,16 @@ fn partial_suffix(text: &str, pattern: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// The mark that opens a tool call.
-pub(super) const TOOL_CALL_OPEN: &str = "<tool_call>";
-
-/// How much of an answer, as it stands, is surely none of a tool call: everything before the mark, and nothing of an answer that begins
-/// like JSON, a code block or a mark.
+/// How much of an answer, as it stands, is surely none of a tool call: everything before a mark, and nothing of an answer whose beginning
+/// may be one.
 fn visible(text: &str, shown: usize) -> usize {
-    match text.trim_start().chars().next() {
-        None | Some('{' | '[' | '<' | '`') => 0,
-        Some(_) => match text[shown..].find(TOOL_CALL_OPEN) {
-            Some(at) => shown + at,
-            None => text.len() - partial_suffix(&text[shown..], TOOL_CALL_OPEN),
-        },
+    if shown == 0 && tool_calls::may_begin(text) {
+        return 0;
+    }
+    let rest = &text[shown..];
+    match tool_calls::first_mark(rest) {
+        Some(at) => shown + at,
+        None => text.len() - tool_calls::marks().map(|mark| partial_suffix(rest, mark)).max().unwrap_or(0),
     }
 }
 
@@ -104,17 +105,31 @@ fn visible(text: &str, shown: usize) -> usize {
 #[derive(Debug)]
 pub(super) struct Output {
     utf8: Utf8Assembler,
+    thoughts: ThoughtSplitter,
     stops: StopScanner,
     hold_tool_calls: bool,
     text: String,
     shown: usize,
 }
 
+/// How an answer ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ending {
+    /// The whole answer, without thoughts.
+    pub(super) text: String,
+    /// Bytes of `text` that were shown.
+    pub(super) shown: usize,
+    /// What was not shown yet of the thoughts.
+    pub(super) thoughts: String,
+}
+
 impl Output {
-    /// With `hold_tool_calls`, what may be a tool call is not shown before the end.
-    pub(super) fn new(stops: &[String], hold_tool_calls: bool) -> Self {
+    /// With `hold_tool_calls`, what may be a tool call is not shown before the end. `opened` is the block of thoughts that the prompt left
+    /// open. Stop strings are those of the answer: a thought may have them.
+    pub(super) fn new(stops: &[String], hold_tool_calls: bool, opened: Option<&'static Marks>) -> Self {
         Output {
             utf8: Utf8Assembler::default(),
+            thoughts: ThoughtSplitter::new(opened),
             stops: StopScanner::new(stops),
             hold_tool_calls,
             text: String::new(),
@@ -122,24 +137,34 @@ impl Output {
         }
     }
 
+    /// Whether letters are a mark that is read here. Some vocabularies have them as control tokens, which else are no text.
+    pub(super) fn reads(&self, letters: &[u8]) -> bool {
+        let is_one = |mark: &str| mark.as_bytes() == letters;
+        MARKS.iter().any(|marks| is_one(marks.open) || is_one(marks.close))
+            || (self.hold_tool_calls && tool_calls::CONTROL_MARKS.into_iter().any(is_one))
+    }
+
     /// Takes the bytes of a token; answers what to show and whether a stop string came.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> (String, bool) {
-        let text = self.utf8.push(bytes);
+    pub(super) fn push(&mut self, bytes: &[u8]) -> (Piece, bool) {
+        let letters = self.utf8.push(bytes);
+        let Piece { thoughts, text } = self.thoughts.push(&letters);
         let (text, stopped) = self.stops.push(&text);
         self.text.push_str(&text);
-        (self.show(), stopped)
+        (Piece { thoughts, text: self.show() }, stopped)
     }
 
     /// Ends the answer; `stopped` says that a stop string ended it, so that what was held back behind it is dropped.
-    /// Answers the whole text and how much of it was shown.
-    pub(super) fn finish(mut self, stopped: bool) -> (String, usize) {
+    pub(super) fn finish(mut self, stopped: bool) -> Ending {
+        let mut rest = Piece::default();
         if !stopped {
-            let rest = self.utf8.finish();
-            let (rest, _) = self.stops.push(&rest);
-            self.text.push_str(&rest);
+            let letters = self.utf8.finish();
+            rest.append(&self.thoughts.push(&letters));
+            rest.append(&self.thoughts.finish());
+            let (text, _) = self.stops.push(&rest.text);
+            self.text.push_str(&text);
             self.text.push_str(&self.stops.finish());
         }
-        (self.text, self.shown)
+        Ending { text: self.text, shown: self.shown, thoughts: rest.thoughts }
     }
 
     fn show(&mut self) -> String {
@@ -201,32 +226,104 @@ mod tests {
         assert_eq!(scanner.finish(), "dr");
     }
 
+    /// What shows of a text that comes in pieces of so many bytes, and its end.
+    fn streamed(text: &str, size: usize, mut output: Output) -> (Piece, Ending) {
+        let mut shown = Piece::default();
+        for piece in text.as_bytes().chunks(size) {
+            let (more, stopped) = output.push(piece);
+            shown.append(&more);
+            if stopped {
+                return (shown, output.finish(true));
+            }
+        }
+        (shown, output.finish(false))
+    }
+
     #[test]
     fn given_a_tool_call_when_it_streams_then_only_the_text_before_it_shows() {
-        let text = "I look.\n<tool_call>\n{\"name\": \"x\"}\n</tool_call>";
-        for size in 1..text.len() {
-            let mut output = Output::new(&[], true);
-            let shown: String = text.as_bytes().chunks(size).map(|piece| output.push(piece).0).collect();
-            assert_eq!(shown, "I look.\n");
-            assert_eq!(output.finish(false), (text.to_owned(), shown.len()));
+        for call in [
+            "<tool_call>\n{\"name\": \"x\"}\n</tool_call>",
+            "<function=x>\n</function>",
+            "[TOOL_CALLS]x[ARGS]{}",
+            "<|python_tag|>{\"name\": \"x\"}",
+        ] {
+            let text = format!("I look.\n{call}");
+            for size in 1..text.len() {
+                let (shown, ending) = streamed(&text, size, Output::new(&[], true, None));
+                assert_eq!(shown.text, "I look.\n", "{call}");
+                assert_eq!((ending.text, ending.shown), (text.clone(), shown.text.len()));
+            }
         }
     }
 
     #[test]
     fn given_an_answer_that_may_be_json_when_it_streams_with_tools_then_nothing_shows_before_the_end() {
-        for (text, expected) in [(" {\"name\"", ""), ("```json", ""), ("plain < text <tool", "plain < text ")] {
-            let mut output = Output::new(&[], true);
-            let shown: String = text.as_bytes().chunks(1).map(|piece| output.push(piece).0).collect();
-            assert_eq!(shown, expected);
-            assert_eq!(output.finish(false).0, text);
+        for (text, expected) in [
+            (" {\"name\"", ""),
+            ("```json", ""),
+            ("[ {\"name\"", ""),
+            ("<tools>", ""),
+            ("<tool_call", ""),
+            ("plain < text <tool", "plain < text "),
+        ] {
+            let (shown, ending) = streamed(text, 1, Output::new(&[], true, None));
+            assert_eq!((shown.text.as_str(), ending.text.as_str()), (expected, text));
+        }
+    }
+
+    #[test]
+    fn given_an_answer_that_only_begins_like_a_call_when_it_streams_with_tools_then_it_shows_as_soon_as_it_is_none() {
+        for text in ["<b>bold</b>", "<toolbox>", "[1] says so", "[a](b)", "`code`", "<", " \n<p>"] {
+            for size in 1..=text.len() {
+                let (shown, ending) = streamed(&format!("{text}."), size, Output::new(&[], true, None));
+                assert_eq!(shown.text, format!("{text}."), "{size}");
+                assert_eq!(ending.shown, ending.text.len());
+            }
         }
     }
 
     #[test]
     fn given_a_stop_string_when_the_answer_ends_then_what_follows_is_dropped() {
-        let mut output = Output::new(&["STOP".to_owned()], false);
+        let mut output = Output::new(&["STOP".to_owned()], false, None);
         let (shown, stopped) = output.push(b"ab STOP cd");
-        assert_eq!((shown.as_str(), stopped), ("ab ", true));
-        assert_eq!(output.finish(true), ("ab ".to_owned(), 3));
+        assert_eq!((shown.text.as_str(), stopped), ("ab ", true));
+        assert_eq!(output.finish(true), Ending { text: "ab ".to_owned(), shown: 3, thoughts: String::new() });
+    }
+
+    #[test]
+    fn given_thoughts_before_an_answer_when_they_stream_then_they_are_apart_and_stop_strings_and_calls_are_those_of_the_answer()
+     {
+        let stops = ["STOP".to_owned()];
+        let thoughts = "STOP? A <tool_call>, größer.";
+        for (answer, text, shown_text) in [
+            ("Paris. STOP it", "Paris. ", "Paris. "),
+            ("I look.<tool_call>{}", "I look.<tool_call>{}", "I look."),
+            ("<tool_call>{}</tool_call>", "<tool_call>{}</tool_call>", ""),
+            ("<b>Paris</b>", "<b>Paris</b>", "<b>Paris</b>"),
+        ] {
+            for (before, opened) in [("<think>\n", None), ("\n", Some(&MARKS[0]))] {
+                let whole = format!("{before}{thoughts}\n</think>\n\n{answer}");
+                for size in 1..=whole.len() {
+                    let (shown, ending) = streamed(&whole, size, Output::new(&stops, true, opened));
+                    assert_eq!(shown.thoughts.clone() + &ending.thoughts, thoughts, "{whole:?} by {size}");
+                    assert_eq!((shown.text.as_str(), ending.text.as_str()), (shown_text, text), "{whole:?} by {size}");
+                    assert_eq!(ending.shown, shown.text.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn given_an_answer_that_ends_within_its_thoughts_when_it_is_cut_off_then_there_is_no_answer() {
+        let (shown, ending) = streamed("<think>\nhm, STOP </thi", 1, Output::new(&["STOP".to_owned()], true, None));
+        assert_eq!(shown.thoughts + &ending.thoughts, "hm, STOP </thi");
+        assert_eq!((shown.text.as_str(), ending.text.as_str()), ("", ""));
+    }
+
+    #[test]
+    fn given_marks_that_are_control_tokens_when_they_are_asked_for_then_those_of_calls_are_read_only_with_tools() {
+        let (with, without) = (Output::new(&[], true, None), Output::new(&[], false, None));
+        assert!(with.reads(b"[THINK]") && without.reads(b"[/THINK]") && with.reads(b"[TOOL_CALLS]"));
+        assert!(!without.reads(b"[TOOL_CALLS]") && !with.reads(b"<|im_end|>") && !with.reads(b""));
     }
 }

@@ -7,6 +7,8 @@
 use llama_cpp_2::token::LlamaToken;
 use llama_cpp_2::vocab::LlamaVocab;
 
+use super::thoughts::MARKS;
+
 /// Private code points that no template and no text has a use for.
 const OPEN: char = '\u{10FFFC}';
 const CLOSE: char = '\u{10FFFD}';
@@ -33,6 +35,8 @@ impl ControlTokens {
             .map(LlamaToken)
             .filter(|token| vocab.is_control(*token))
             .map(|token| String::from_utf8_lossy(&vocab.token_to_piece(token, true, None)).into_owned())
+            // No control token in most vocabularies, and means as much: what follows it is no answer.
+            .chain(MARKS.iter().map(|marks| marks.open.to_owned()))
             .collect();
         ControlTokens::from_texts(texts)
     }

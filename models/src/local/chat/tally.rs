@@ -30,6 +30,11 @@ impl DeltaSink for Tally<'_> {
         self.sink.delta(text);
     }
 
+    fn thought(&mut self, text: &str) {
+        self.came += text.len();
+        self.sink.thought(text);
+    }
+
     fn used(&mut self, usage: Usage) {
         self.sink.used(usage);
     }
@@ -62,6 +67,10 @@ mod tests {
             self.0.push(text.to_owned());
         }
 
+        fn thought(&mut self, text: &str) {
+            self.0.push(format!("({text})"));
+        }
+
         fn used(&mut self, usage: Usage) {
             self.0.push(format!("{} {}", usage.prompt_tokens, usage.completion_tokens));
         }
@@ -78,6 +87,12 @@ mod tests {
         tally.delta("five tok");
         drop(tally);
         assert_eq!(said.0, ["five tok", "about", "12 2"]);
+        let mut said = Said::default();
+        let mut tally = Tally::of(12, &mut said);
+        tally.thought("of five ");
+        tally.delta("five tok");
+        drop(tally);
+        assert_eq!(said.0, ["(of five )", "five tok", "about", "12 4"], "thoughts are generated, too");
         let mut said = Said::default();
         let mut tally = Tally::of(12, &mut said);
         tally.delta("five tok");

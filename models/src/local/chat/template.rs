@@ -6,10 +6,13 @@ use std::borrow::Cow;
 use chrono::Local;
 use chrono::format::StrftimeItems;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Serde, Value as JinjaValue};
+use minijinja::value::{Serde, Value as JinjaValue};
 use minijinja::{Environment, Error, ErrorKind, context};
 use serde_json::{Value, json};
 
+use super::is_constrained;
+use super::json::{python_json, to_json};
+use super::thoughts::{self, MARKS, Marks};
 use crate::provider::{ChatRequest, Message, Role, ToolCall, ToolSpec};
 use crate::remote::openai::{short_id, wire_tools};
 
@@ -27,6 +30,14 @@ pub(super) struct ChatTemplate {
     eos: String,
     /// Whether it renders tools itself; otherwise they are described in the system message, in the format of Hermes and Qwen.
     knows_tools: bool,
+}
+
+/// A conversation as its model reads it, up to where the assistant begins to write.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Rendered {
+    pub(super) prompt: String,
+    /// The block of thoughts that the prompt leaves open.
+    pub(super) opened: Option<&'static Marks>,
 }
 
 /// How a conversation is shown to a template; each is for those that refuse the ones before it.
@@ -56,17 +67,39 @@ impl ChatTemplate {
         ChatTemplate { source, bos, eos, knows_tools }
     }
 
-    /// The prompt up to where the assistant begins to write. `guard` is applied to every text that did not come from the template.
-    pub(super) fn render(&self, request: &ChatRequest, guard: &dyn Fn(&str) -> String) -> Result<String, String> {
+    /// The prompt of a request. `guard` is applied to every text that did not come from the template; it has to change marks of thoughts, or
+    /// a text at the end of a prompt could open a block.
+    pub(super) fn render(&self, request: &ChatRequest, guard: &dyn Fn(&str) -> String) -> Result<Rendered, String> {
+        // What has a form leaves no place for thoughts.
+        let thinking = if is_constrained(request) { Some(false) } else { request.thinking };
         let mut refused = String::new();
         for form in FORMS {
             let Some((messages, tools)) = self.shown(form, request) else { continue };
-            match self.render_once(&messages, &guarded(wire_tools(tools), guard), guard) {
+            match self.render_once(&messages, &guarded(wire_tools(tools), guard), thinking, guard) {
                 Err(error) if is_refusal(&error) => refused = error.to_string(),
-                rendered => return rendered.map_err(|error| error.to_string()),
+                Err(error) => return Err(explained(&error)),
+                Ok(prompt) => return Ok(self.begun(prompt, thinking, request)),
             }
         }
         Err(refused)
+    }
+
+    /// The prompt with its block of thoughts closed where there are to be none: not every template has a switch for that.
+    fn begun(&self, mut prompt: String, thinking: Option<bool>, request: &ChatRequest) -> Rendered {
+        let opened = thoughts::left_open(&prompt);
+        if thinking != Some(false) {
+            return Rendered { prompt, opened };
+        }
+        if let Some(marks) = opened {
+            prompt.truncate(prompt.trim_end().len());
+            prompt.push_str(&format!("\n\n{}\n\n", marks.close));
+        } else if request.thinking == Some(false) && !self.source.contains(SWITCH) {
+            // The templates of models that think know their marks, since they leave earlier thoughts out.
+            if let Some(marks) = MARKS.iter().find(|marks| self.source.contains(marks.close)) {
+                prompt.push_str(&format!("{}\n\n{}\n\n", marks.open, marks.close));
+            }
+        }
+        Rendered { prompt, opened: None }
     }
 
     /// The messages and tools in a form; none where it is that of one before it.
@@ -97,6 +130,7 @@ impl ChatTemplate {
         &self,
         messages: &[Message],
         tools: &Value,
+        thinking: Option<bool>,
         guard: &dyn Fn(&str) -> String,
     ) -> Result<String, Error> {
         let mut environment = Environment::new();
@@ -114,6 +148,8 @@ impl ChatTemplate {
             messages => Serde(&messages),
             tools => Serde(tools),
             add_generation_prompt => true,
+            // Templates ask whether it is defined.
+            enable_thinking => thinking.map_or(JinjaValue::UNDEFINED, JinjaValue::from),
             bos_token => self.bos.as_str(),
             eos_token => self.eos.as_str(),
         })
@@ -126,6 +162,16 @@ fn now_in(form: String) -> Result<String, Error> {
         Error::new(ErrorKind::InvalidOperation, format!("strftime_now can't write {form:?}: {error}"))
     })?;
     Ok(Local::now().format_with_items(items.iter()).to_string())
+}
+
+/// What says whether a model thinks, in the templates of Qwen3, SmolLM3 and others.
+const SWITCH: &str = "enable_thinking";
+
+/// An error of a template, with what is known of its cause.
+fn explained(error: &Error) -> String {
+    let formats = error.detail().is_some_and(|detail| detail.contains("use % operator") && detail.contains("string"));
+    let cause = if formats { "; texts are not formatted with % here: the filter `format` does the same" } else { "" };
+    format!("{error}{cause}")
 }
 
 const REFUSAL: &str = "the chat template refuses: ";
@@ -256,57 +302,6 @@ fn without_marks(source: &str) -> String {
     plain
 }
 
-/// `tojson` as the templates' authors know it: separators `", "` and `": "`, nothing escaped for HTML, `indent` as in `json.dumps`.
-fn to_json(value: JinjaValue, options: Kwargs) -> Result<String, Error> {
-    let indent: Option<usize> = options.get("indent")?;
-    // Accepted for compatibility; keys keep their order and characters stay as they are.
-    let _: Option<bool> = options.get("ensure_ascii")?;
-    let _: Option<bool> = options.get("sort_keys")?;
-    options.assert_all_used()?;
-    let value = serde_json::to_value(&value)
-        .map_err(|error| Error::new(ErrorKind::BadSerialization, "cannot write JSON").with_source(error))?;
-    Ok(match indent {
-        Some(width) => indented_json(&value, width.min(16)),
-        None => python_json(&value),
-    })
-}
-
-fn indented_json(value: &Value, width: usize) -> String {
-    let indent = vec![b' '; width];
-    let mut out = Vec::new();
-    let formatter = serde_json::ser::PrettyFormatter::with_indent(&indent);
-    let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
-    match serde::Serialize::serialize(value, &mut serializer) {
-        Ok(()) => String::from_utf8_lossy(&out).into_owned(),
-        Err(_) => value.to_string(),
-    }
-}
-
-fn python_json(value: &Value) -> String {
-    struct Spaced;
-    impl serde_json::ser::Formatter for Spaced {
-        fn begin_array_value<W: ?Sized + std::io::Write>(
-            &mut self,
-            writer: &mut W,
-            first: bool,
-        ) -> std::io::Result<()> {
-            if first { Ok(()) } else { writer.write_all(b", ") }
-        }
-        fn begin_object_key<W: ?Sized + std::io::Write>(&mut self, writer: &mut W, first: bool) -> std::io::Result<()> {
-            if first { Ok(()) } else { writer.write_all(b", ") }
-        }
-        fn begin_object_value<W: ?Sized + std::io::Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
-            writer.write_all(b": ")
-        }
-    }
-    let mut out = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut out, Spaced);
-    match serde::Serialize::serialize(value, &mut serializer) {
-        Ok(()) => String::from_utf8_lossy(&out).into_owned(),
-        Err(_) => value.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,9 +312,13 @@ mod tests {
     /// The template of Gemma 3.
     const GEMMA: &str = include_str!("../../../tests/data/gemma3.jinja");
 
-    fn render(source: &str, request: &ChatRequest) -> String {
+    fn rendered(source: &str, request: &ChatRequest) -> Rendered {
         let template = ChatTemplate::new(source.to_owned(), "<s>".into(), "</s>".into());
         template.render(request, &|text| text.to_owned()).unwrap()
+    }
+
+    fn render(source: &str, request: &ChatRequest) -> String {
+        rendered(source, request).prompt
     }
 
     fn request(messages: Vec<Message>) -> ChatRequest {
@@ -470,5 +469,55 @@ mod tests {
         let endless = "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}";
         let template = ChatTemplate::new(endless.into(), String::new(), String::new());
         assert!(template.render(&request(vec![]), &|text| text.to_owned()).is_err());
+    }
+
+    /// How Qwen3's template leaves out earlier thoughts and takes its switch; how DeepSeek-R1's opens a block; how one without either begins.
+    const QWEN3: &str = "{%- for m in messages -%}{%- set text = m.content.split('</think>')[-1].lstrip('\\n') -%}{{ '<|im_start|>' + m.role + '\\n' + text + '<|im_end|>\\n' }}{%- endfor -%}{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- if enable_thinking is defined and enable_thinking is false -%}{{- '<think>\\n\\n</think>\\n\\n' -}}{%- endif -%}{%- endif -%}";
+    const OPENING: &str =
+        "{%- for m in messages -%}[{{ m.content.split('</think>')[-1] }}]{%- endfor -%}<assistant>{{- '<think>\\n' -}}";
+    const EARLIER: &str = "{%- for m in messages -%}[{{ m.content.split('</think>')[-1] }}]{%- endfor -%}<assistant>";
+
+    fn thinking(thinking: Option<bool>) -> ChatRequest {
+        ChatRequest { thinking, ..request(vec![Message::user("a")]) }
+    }
+
+    #[test]
+    fn given_templates_of_models_that_think_when_thinking_is_on_or_off_then_the_answer_begins_in_its_place() {
+        let think = &MARKS[0];
+        let qwen = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n";
+        for (source, switch, prompt, opened) in [
+            (QWEN3, None, qwen.to_owned(), None),
+            (QWEN3, Some(true), qwen.to_owned(), None),
+            (QWEN3, Some(false), format!("{qwen}<think>\n\n</think>\n\n"), None),
+            (OPENING, None, "[a]<assistant><think>\n".to_owned(), Some(think)),
+            (OPENING, Some(true), "[a]<assistant><think>\n".to_owned(), Some(think)),
+            (OPENING, Some(false), "[a]<assistant><think>\n\n</think>\n\n".to_owned(), None),
+            (EARLIER, None, "[a]<assistant>".to_owned(), None),
+            (EARLIER, Some(false), "[a]<assistant><think>\n\n</think>\n\n".to_owned(), None),
+        ] {
+            assert_eq!(rendered(source, &thinking(switch)), Rendered { prompt, opened }, "{switch:?} of {source}");
+        }
+        assert_eq!(render(CHATML, &thinking(Some(false))), render(CHATML, &thinking(None)), "it does not think");
+    }
+
+    #[test]
+    fn given_an_answer_with_a_form_when_its_prompt_is_rendered_then_no_block_of_thoughts_is_open_and_none_is_added() {
+        let formed = |thinking| ChatRequest { response_schema: Some(json!({})), ..self::thinking(thinking) };
+        for switch in [None, Some(true)] {
+            assert_eq!(rendered(OPENING, &formed(switch)).opened, None);
+            assert!(render(OPENING, &formed(switch)).ends_with("<think>\n\n</think>\n\n"));
+            assert!(render(QWEN3, &formed(switch)).ends_with("<think>\n\n</think>\n\n"));
+            assert_eq!(render(EARLIER, &formed(switch)), "[a]<assistant>");
+        }
+    }
+
+    #[test]
+    fn given_a_template_that_formats_with_a_percent_sign_when_it_fails_then_the_message_says_what_does_it_here() {
+        for source in ["{{ '%s' % messages[0].content }}", "{{ '%d' % 3 }}"] {
+            let template = ChatTemplate::new(source.into(), String::new(), String::new());
+            let error = template.render(&thinking(None), &|text| text.to_owned()).unwrap_err();
+            assert!(error.contains("the filter `format`"), "{error}");
+        }
+        assert_eq!(render("{{ '%s!' | format(messages[0].content) }}{{ 7 % 4 }}", &thinking(None)), "a!3");
     }
 }
