@@ -38,6 +38,8 @@ pub enum ModelError {
         path: String,
         /// What is wrong with it.
         reason: String,
+        /// What to do where fetching it again is not the answer.
+        fix: Option<String>,
     },
     /// The key is missing or refused.
     #[error("provider {provider:?} refused the request: {reason}")]
@@ -150,9 +152,9 @@ impl ModelError {
     pub fn hint(&self) -> Option<String> {
         match self {
             ModelError::RuntimeDown { fix, .. } | ModelError::ModelMissing { fix, .. } => Some(fix.clone()),
-            ModelError::ModelUnreadable { model, .. } => {
-                Some(format!("remove the folder and fetch the model again with `riverrun models pull {model}`"))
-            }
+            ModelError::ModelUnreadable { model, fix, .. } => Some(fix.clone().unwrap_or_else(|| {
+                format!("remove the folder and fetch the model again with `riverrun models pull {model}`")
+            })),
             ModelError::Unauthorized { setting, fix, .. } => {
                 Some(fix.clone().unwrap_or_else(|| format!("set {setting} to a valid key")))
             }
@@ -193,6 +195,16 @@ impl ModelError {
             | ModelError::Unsupported { .. }
             | ModelError::UnknownProvider { .. }
             | ModelError::Internal { .. } => false,
+        }
+    }
+
+    /// The same error, with what to do where it is about files that can't be used.
+    pub(crate) fn or_fix(self, otherwise: impl FnOnce() -> String) -> Self {
+        match self {
+            ModelError::ModelUnreadable { model, path, reason, fix: None } => {
+                ModelError::ModelUnreadable { model, path, reason, fix: Some(otherwise()) }
+            }
+            other => other,
         }
     }
 

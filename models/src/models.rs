@@ -390,10 +390,10 @@ impl Models {
         [chat, (provider.name(), name)]
     }
 
-    /// Whether a model of a provider is there; a server is asked for it.
+    /// Whether a model of a provider is there; a server is asked for it. One of this machine that is cut off is an error.
     pub async fn presence_at(&self, server: &str, model: &str) -> Result<Presence, ModelError> {
         if server == crate::local::NAME {
-            return self.inner.local.presence(model);
+            return self.inner.local.presence_of_whole(model);
         }
         let has = |name: &str| name == model || name.strip_suffix(":latest") == Some(model);
         let listed = self.provider(Some(server))?.list_models().await?;

@@ -357,3 +357,35 @@ async fn given_folders_of_models_when_they_are_listed_then_the_first_wins_and_ki
     let error = models.embed(Some("e"), vec!["x".into()], EmbedPurpose::Query).await.unwrap_err();
     assert_eq!(error.code(), "model_unreadable");
 }
+
+#[tokio::test]
+async fn given_files_that_are_cut_off_when_they_are_used_or_only_looked_at_then_it_is_said_and_the_fix_is_that_of_their_folder()
+ {
+    let dir = tempfile::tempdir().unwrap();
+    for (root, name, bytes) in
+        [("models", "mine", "GGUF\x03"), ("cache", "acme--tiny--q4.gguf", "GGUF\x03"), ("cache", "none", "")]
+    {
+        let folder = dir.path().join(root).join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("model.gguf"), bytes).unwrap();
+    }
+    let models = Models::new(support::settings(dir.path())).unwrap();
+    for (name, reason, fix) in [
+        ("mine", "its 5 bytes end within its header", "put a sound copy into"),
+        (
+            "acme/tiny:q4.gguf",
+            "its 5 bytes end within its header",
+            "`riverrun models rm acme--tiny--q4.gguf` and fetch it again with `riverrun models pull acme/tiny:q4.gguf`",
+        ),
+        ("none", "it is empty", "`riverrun models pull none`"),
+    ] {
+        let request = ChatRequest { model: name.into(), ..hello() };
+        let used = models.chat(Some("local"), request, &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
+        let looked_at = models.presence_at("local", name).await.unwrap_err();
+        for error in [used, looked_at] {
+            assert_eq!(error.code(), "model_unreadable", "{name}");
+            let (told, hint) = (error.to_string(), error.hint().unwrap());
+            assert!(told.contains(reason) && hint.contains(fix), "{name}: {told} {hint}");
+        }
+    }
+}

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use riverrun_models::{
-    ChatReply, ChatRequest, EmbedPurpose, FinishReason, Grammar, Message, ModelError, ModelSettings, Models, NoDeltas,
-    Presence, ToolSpec,
+    ChatReply, ChatRequest, DeltaSink, EmbedPurpose, FinishReason, Grammar, Message, ModelError, ModelSettings, Models,
+    NoDeltas, Presence, ToolSpec,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -180,6 +180,45 @@ async fn given_a_grammar_when_small_models_answer_then_the_answer_follows_it() {
     assert_eq!(chat(models, both).await.unwrap_err().code(), "model_bad_request");
 }
 
+/// What a chat tells while it comes.
+#[derive(Default)]
+struct Told {
+    thoughts: String,
+    text: String,
+}
+
+impl DeltaSink for Told {
+    fn delta(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    fn thought(&mut self, text: &str) {
+        assert_eq!(self.text, "", "thoughts come first");
+        self.thoughts.push_str(text);
+    }
+}
+
+#[tokio::test]
+async fn given_a_model_that_thinks_first_when_it_answers_then_its_thoughts_are_told_apart_and_are_no_answer() {
+    let Some(models) = models() else { return };
+    // A small model that is made to think.
+    let thoughts = "hm, once more: France is a country, and its capital is its largest city";
+    let lark = format!("start: \"<think>\\n{thoughts}\\n</think>\\n\\nParis, France\"\n");
+    let asked = |max_tokens| ChatRequest {
+        grammar: Some(Grammar::Lark(lark.clone())),
+        stop: vec!["France".to_owned()],
+        ..greedy(SMOL, "What is the capital of France?", max_tokens)
+    };
+    let mut told = Told::default();
+    let reply = models.chat(None, asked(200), &mut told, CancellationToken::new()).await.unwrap();
+    assert_eq!((told.thoughts.as_str(), told.text.as_str(), reply.text.as_str()), (thoughts, "Paris, ", "Paris, "));
+    assert_eq!(reply.finish, FinishReason::Stop);
+    let mut told = Told::default();
+    let cut = models.chat(None, asked(10), &mut told, CancellationToken::new()).await.unwrap();
+    assert_eq!((cut.finish, cut.text.as_str(), told.text.as_str()), (FinishReason::Length, "", ""));
+    assert!(thoughts.starts_with(&told.thoughts), "{}", told.thoughts);
+}
+
 #[tokio::test]
 async fn given_tools_when_qwen_answers_then_the_call_is_parsed_and_does_not_show() {
     let Some(models) = models() else { return };
@@ -330,6 +369,9 @@ async fn given_a_cut_off_model_file_when_it_is_used_then_it_is_named_and_nothing
         let broken = Models::new(support::settings(dir.path())).unwrap();
         let error = chat(&broken, greedy("broken", "x", 4)).await.unwrap_err();
         assert_eq!(error.code(), "model_unreadable", "{length} bytes: {error}");
+        let sizes = format!("it has {length} bytes of {}", whole.len());
+        let told = error.to_string();
+        assert!(told.contains(&sizes) || (length <= 1 << 20 && told.contains("within its header")), "{told}");
     }
 }
 

@@ -97,7 +97,7 @@ def test_errors_are_those_that_the_client_knows(client):
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(model="default", messages=say("x"), n=2)
     assert refused.value.param == "n" and refused.value.code == "invalid_request"
-    for name, value in {"logprobs": True, "top_logprobs": 2, "logit_bias": {"1": -100}, "presence_penalty": 3, "reasoning_effort": "high"}.items():
+    for name, value in {"logprobs": True, "top_logprobs": 2, "logit_bias": {"1": -100}, "presence_penalty": 3, "reasoning_effort": "much"}.items():
         for model in ("default", "agent/react"):
             with pytest.raises(openai.BadRequestError) as refused:
                 client.chat.completions.create(model=model, messages=say("x"), **{name: value})

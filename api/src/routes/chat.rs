@@ -274,7 +274,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn given_a_reader_with_no_room_when_thoughts_and_words_come_then_all_of_them_arrive_and_thoughts_come_first() {
+    async fn given_a_reader_with_no_room_when_thoughts_and_words_come_then_all_of_them_arrive_and_thoughts_come_first()
+    {
         let (sent, more) = (Arc::new(tokio::sync::Notify::new()), 2 * MAX_WAITING);
         let told = sent.clone();
         let mut pieces = Box::pin(deltas(move |mut sender: Sender<()>| async move {

@@ -1,5 +1,7 @@
 //! llama.cpp: its one-time start, and its files.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -17,7 +19,7 @@ pub(super) fn load_model(path: &Path) -> Result<LlamaModel, String> {
     sound::check(path)?;
     let params = LlamaModelParams::default().with_use_mmap(true);
     let model = LlamaModel::load_from_file(backend, path, &params)
-        .map_err(|_| "llama.cpp refuses the file; it is cut off, damaged, or of an unknown architecture (its log is at level debug)".to_owned())?;
+        .map_err(|_| "llama.cpp refuses the file, which is whole; it is damaged, or of an unknown architecture (`-vv` shows llama.cpp's log)".to_owned())?;
     check_marks(&model)?;
     Ok(model)
 }
@@ -51,11 +53,31 @@ pub(super) fn backend() -> Result<&'static LlamaBackend, String> {
 
 /// Says in plain words what is wrong with a file that is no GGUF at all.
 fn check_magic(path: &Path) -> Result<(), String> {
-    let mut magic = [0; 4];
-    let read = std::fs::File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut magic));
+    let mut begin = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut begin));
     match read {
-        Ok(()) if &magic == b"GGUF" => Ok(()),
-        Ok(()) => Err(format!("it is no GGUF file (it begins with {magic:02x?})")),
+        Ok(_) if begin == b"GGUF" => Ok(()),
+        Ok(0) => Err("it is empty".to_owned()),
+        Ok(_) => Err(format!("it is no GGUF file (it begins with {begin:02x?})")),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_files_that_are_no_gguf_when_they_are_loaded_then_it_is_said_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.gguf");
+        for (bytes, told) in [
+            (&b""[..], "it is empty"),
+            (&b"GG"[..], "it is no GGUF file (it begins with [47, 47])"),
+            (&b"<html>"[..], "it is no GGUF file (it begins with [3c, 68, 74, 6d])"),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(check_magic(&path), Err(told.to_owned()));
+        }
     }
 }

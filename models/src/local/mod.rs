@@ -3,6 +3,7 @@
 mod adapter;
 mod chat;
 mod encoders;
+mod extent;
 mod gguf;
 mod llama;
 mod pool;
@@ -60,6 +61,11 @@ impl Local {
     /// Whether a model is on this machine; nothing is loaded or fetched.
     pub fn presence(&self, model: &str) -> Result<Presence, ModelError> {
         self.store.presence(model)
+    }
+
+    /// The same, and an error where the file of a GGUF model is shorter than it says itself.
+    pub(crate) fn presence_of_whole(&self, model: &str) -> Result<Presence, ModelError> {
+        self.store.presence_of_whole(model)
     }
 
     /// Whether the hub can be asked for a model: it is not switched off, and the name is one of the catalog's or a repository's. Whether the

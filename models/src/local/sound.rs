@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
+use super::extent::{self, Counted, Extent};
 use super::gguf::{LIST, TEXT, number32, number64};
 
 /// `LLAMA_MAX_LAYERS`.
@@ -26,15 +27,27 @@ const SCALINGS: [&str; 4] = ["none", "linear", "yarn", "longrope"];
 /// Bytes of a name or of a text that is of interest; a longer one is passed over.
 const MAX_TEXT: u64 = 1 << 10;
 
-/// Says what is wrong with a file that llama.cpp would end the process for. What it refuses by itself is not looked for.
+/// Says what is wrong with a file that llama.cpp would end the process for, or that is cut off. What else it refuses by itself is not looked
+/// for.
 pub(super) fn check(path: &Path) -> Result<(), String> {
     let mut facts = Facts::default();
-    let read = File::open(path).and_then(|file| facts.read(BufReader::new(file)));
-    if let Err(error) = read {
-        // What stands before the place counts.
-        tracing::debug!(path = %path.display(), %error, "the header of a GGUF file can't be read to its end");
-    }
-    facts.check()
+    let (size, read) = size_and(path, &mut facts).map_err(|error| error.to_string())?;
+    // Of a header that can't be read to its end, what stands before the place counts.
+    facts.check()?;
+    extent::check(&read, size)
+}
+
+/// Says that a file is empty, or shorter than its header says. Its tensors are not read.
+pub(super) fn check_size(path: &Path) -> Result<(), String> {
+    let (size, read) = size_and(path, &mut Facts::default()).map_err(|error| error.to_string())?;
+    extent::check(&read, size)
+}
+
+/// A file's size, and the one that its header tells.
+fn size_and(path: &Path, facts: &mut Facts) -> io::Result<(u64, io::Result<u64>)> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    Ok((size, facts.read(BufReader::new(file))))
 }
 
 /// The pairs of a header that assertions are about, without the architecture in front of their names.
@@ -52,10 +65,13 @@ struct Facts {
     narrow: Option<String>,
     /// An epsilon that is below 0 or no number.
     epsilon: Option<(String, f32)>,
+    extent: Extent,
 }
 
 impl Facts {
-    fn read(&mut self, mut input: impl Read) -> io::Result<()> {
+    /// Reads a header; answers the bytes that the file has to have.
+    fn read(&mut self, input: impl Read) -> io::Result<u64> {
+        let mut input = Counted::of(input);
         // The magic and the version; then how many tensors and how many pairs there are.
         skip(&mut input, 8)?;
         let tensors = number64(&mut input)?;
@@ -67,15 +83,17 @@ impl Facts {
         }
         for _ in 0..tensors {
             let name = text(&mut input)?.unwrap_or_default();
-            let dimensions = number32(&mut input)?;
-            skip(&mut input, u64::from(dimensions).saturating_mul(8))?;
+            let mut numbers = 1_u64;
+            for _ in 0..number32(&mut input)? {
+                numbers = numbers.saturating_mul(number64(&mut input)?);
+            }
             let kind = number32(&mut input)?;
-            let _offset = number64(&mut input)?;
+            self.extent.take(numbers, kind, number64(&mut input)?);
             if kind != TENSOR_OF_FLOATS && (name.ends_with("norm.weight") || name.ends_with(".bias")) {
                 self.narrow = self.narrow.take().or(Some(name));
             }
         }
-        Ok(())
+        Ok(self.extent.of_file(input.bytes, self.numbers.get("alignment").copied()))
     }
 
     fn take(&mut self, key: &str, kind: u32, input: &mut impl Read) -> io::Result<()> {
@@ -337,6 +355,33 @@ mod tests {
         ] {
             assert_eq!(checked(&bytes), Ok(()));
         }
+    }
+
+    #[test]
+    fn given_a_file_that_is_cut_off_anywhere_when_it_is_checked_then_it_is_said_so_and_a_whole_one_passes() {
+        let mut whole = with(&[("general.alignment", NUMBER, one(64))]);
+        whole[8..16].copy_from_slice(&1_u64.to_le_bytes());
+        let shape = [one(2), 256_u64.to_le_bytes().to_vec(), 3_u64.to_le_bytes().to_vec()].concat();
+        whole.extend([string("output.weight"), shape, one(12), vec![0; 8]].concat());
+        let header = whole.len();
+        whole.resize(header.next_multiple_of(64) + 3 * 144, 0);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.gguf");
+        let of = |length: usize| {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            (check(&path), check_size(&path))
+        };
+        assert_eq!(of(whole.len()), (Ok(()), Ok(())));
+        for length in [header, header + 1, whole.len() - 1] {
+            let told = Err(format!("it is cut off: it has {length} bytes of {}", whole.len()));
+            assert_eq!(of(length), (told.clone(), told));
+        }
+        for length in [4, 20, 30, header - 1] {
+            let (loading, looking) = of(length);
+            assert!(loading.unwrap_err().contains(&format!("its {length} bytes end within its header")));
+            assert!(looking.is_err());
+        }
+        assert_eq!(of(0).1.unwrap_err(), "it is empty");
     }
 
     #[test]

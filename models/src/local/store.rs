@@ -21,6 +21,7 @@ use crate::split::{gguf_of, with_others};
 
 use super::adapter;
 use super::gguf::Header;
+use super::sound;
 
 /// After a failure the hub is not asked again for the same model on the way of a request for this long; an explicit pull always asks.
 const FAILURE_MEMORY: Duration = Duration::from_secs(60);
@@ -51,6 +52,8 @@ pub(crate) struct Found {
     pub(crate) kind: ModelKind,
     /// The folder of the adapter that is applied to it; `folder` is then that of its base.
     pub(crate) adapter: Option<PathBuf>,
+    /// Whether it lies in the operator's own folder, which is never changed.
+    pub(crate) own: bool,
 }
 
 impl Found {
@@ -62,6 +65,28 @@ impl Found {
     /// The file of its weights; of several, the first one of a GGUF model.
     pub(crate) fn weights(&self) -> PathBuf {
         gguf_of(&self.folder).unwrap_or_else(|| self.folder.join("model.safetensors"))
+    }
+
+    /// That its files can't be used.
+    pub(crate) fn unreadable(&self, reason: String) -> ModelError {
+        ModelError::ModelUnreadable {
+            model: self.name.clone(),
+            path: self.folder.display().to_string(),
+            reason,
+            fix: Some(self.fix()),
+        }
+    }
+
+    /// What to do where its files can't be used.
+    pub(crate) fn fix(&self) -> String {
+        let (name, folder) = (&self.name, self.adapter.as_ref().unwrap_or(&self.folder).display());
+        match self.own {
+            true => format!("put a sound copy into {folder}, which is yours: nothing here changes it"),
+            false => format!(
+                "remove it with `riverrun models rm {name}` and fetch it again with `riverrun models pull {}`",
+                asked_as(name)
+            ),
+        }
     }
 }
 
@@ -106,7 +131,7 @@ impl ModelStore {
             let folder = root.join(&folder_name);
             let kind = kind_of(&folder)?;
             let (name, folder) = meant(&folder_name, folder);
-            Some(Found { name, folder, kind, adapter: None })
+            Some(Found { name, folder, kind, adapter: None, own: root != self.cache_dir })
         });
         match found {
             Some(found) if !found.is_gguf() && adapter::is_there(&found.folder) => self.on_its_base(found).map(Some),
@@ -120,6 +145,7 @@ impl ModelStore {
             model: found.name.clone(),
             path: found.folder.display().to_string(),
             reason,
+            fix: Some(found.fix()),
         })?;
         let name = ModelName::parse(&base)?.folder();
         match self.roots().map(|root| root.join(&name)).find(|folder| is_gguf(folder)) {
@@ -147,6 +173,14 @@ impl ModelStore {
             Some(found) => Presence::Present { path: found.adapter.unwrap_or(found.folder) },
             None => Presence::Missing { fix: self.fix_for(name) },
         })
+    }
+
+    /// The same, and an error where its file is shorter than that says itself. The file's header is read.
+    pub(crate) fn presence_of_whole(&self, name: &str) -> Result<Presence, ModelError> {
+        if let Some(found) = self.find(name)?.filter(Found::is_gguf) {
+            sound::check_size(&found.weights()).map_err(|reason| found.unreadable(reason))?;
+        }
+        self.presence(name)
     }
 
     /// Finds a model, fetching it from the hub when it is not here.
@@ -220,6 +254,7 @@ impl ModelStore {
             path: self.cache_dir.join(parsed.folder()).display().to_string(),
             reason: "it is neither a GGUF model nor an encoder with config.json, tokenizer.json and model.safetensors"
                 .to_owned(),
+            fix: None,
         })
     }
 
@@ -372,6 +407,16 @@ fn meant(name: &str, folder: PathBuf) -> (String, PathBuf) {
 /// The folder that a model of this name lies in.
 fn folder_of(name: &str) -> String {
     listed_name(name).unwrap_or_else(|| name.to_owned())
+}
+
+/// The name that a model is fetched by whose folder has this one: those of the hub have a slash, and a colon before a file.
+fn asked_as(folder: &str) -> String {
+    let mut parts = folder.splitn(3, "--");
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(owner), Some(repo), None) => format!("{owner}/{repo}"),
+        (Some(owner), Some(repo), Some(file)) => format!("{owner}/{repo}:{}", file.replace("--", "/")),
+        _ => folder.to_owned(),
+    }
 }
 
 fn cannot_remove(folder: &Path, error: &io::Error) -> ModelError {

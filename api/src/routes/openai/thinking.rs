@@ -75,7 +75,10 @@ mod tests {
             (json!({"reasoning_effort": "low"}), (Some(true), Some(EFFORT))),
             (json!({"reasoning_effort": "xhigh"}), (Some(true), Some(EFFORT))),
             (json!({"chat_template_kwargs": {"enable_thinking": false}}), (Some(false), Some(KWARGS))),
-            (json!({"reasoning_effort": "high", "chat_template_kwargs": {"enable_thinking": true}}), (Some(true), Some(KWARGS))),
+            (
+                json!({"reasoning_effort": "high", "chat_template_kwargs": {"enable_thinking": true}}),
+                (Some(true), Some(KWARGS)),
+            ),
         ] {
             assert_eq!(read(body.clone()), Ok(wanted), "{body}");
         }

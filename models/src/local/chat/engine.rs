@@ -320,6 +320,7 @@ fn serve(
         model: name.to_owned(),
         path: adapter.unwrap_or(path).display().to_string(),
         reason,
+        fix: None,
     };
     let mut model = match load_model(path) {
         Ok(model) => model,

@@ -86,7 +86,7 @@ impl ChatEngines {
         let load = async {
             Engine::load(found.name.clone(), path.clone(), found.adapter.clone(), self.settings.clone()).await
         };
-        self.pool.lease(&found.name, files, memory, load).await
+        self.pool.lease(&found.name, files, memory, load).await.map_err(|error| error.or_fix(|| found.fix()))
     }
 
     /// What a model will take, which is no more than there may be; its header tells.

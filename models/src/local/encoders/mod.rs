@@ -296,7 +296,7 @@ fn check_count(count: usize) -> Result<(), ModelError> {
 }
 
 fn unreadable(found: &Found, reason: String) -> ModelError {
-    ModelError::ModelUnreadable { model: found.name.clone(), path: found.folder.display().to_string(), reason }
+    found.unreadable(reason)
 }
 
 #[cfg(test)]
@@ -308,7 +308,7 @@ mod tests {
     use crate::settings::ModelSettings;
 
     fn found() -> Found {
-        Found { name: "m".into(), folder: "m".into(), kind: ModelKind::Embed, adapter: None }
+        Found { name: "m".into(), folder: "m".into(), kind: ModelKind::Embed, adapter: None, own: false }
     }
 
     #[tokio::test]
