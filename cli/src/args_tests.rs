@@ -71,6 +71,7 @@ fn given_the_commands_of_the_specification_when_they_are_parsed_then_each_is_und
         "ingest https://h/ --depth 2 --include *.html --exclude old/** --sitemap",
         "ingest riverrun.documents -t kafka --follow",
         "stream consume --collection notes --idle-timeout 5",
+        "stream consume -c notes --topic t.x --from-beginning --create-topic",
         "stream produce hello --topic notes",
         "collections",
         "rag eval --qrels q --queries t -c notes --config sparse --at-least 0.5 --untuned",

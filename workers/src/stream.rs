@@ -1,11 +1,12 @@
 //! Documents that arrive on a topic: each record becomes one request with one document.
 //!
-//! - `STREAM-1` ids follow from topic, partition, offset and collection: a record that is read twice is one document once.
+//! - `STREAM-1` ids follow from topic, partition, offset, collection and reading: a record that is read twice is one document once.
 //! - `STREAM-2` an offset is committed when its document is in the blob store and its command is acknowledged, not before.
 //! - `STREAM-3` a record that can't be taken is a dead letter with its bytes, or a failed document with its reason; the next
 //!   one is not held up.
+//! - `STREAM-4` before documents are taken it is asked whether the collection takes them ([`Gate`]). What it refuses is no fault of a
+//!   record: reading ends in front of it, and the next time goes on there.
 
-use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,26 +14,25 @@ use std::time::Duration;
 use futures::future::join_all;
 use riverrun_knowledge::sources;
 use riverrun_log::{
-    BlobError, BlobStore, CommitOffset, DeadLetter, GroupConfig, GroupConsumer, LogConfig, LogError, Outgoing,
-    Producer, Record, Schemas, SessionEvent, TopicPartition, admin,
+    BlobError, BlobStore, DeadLetter, GroupConfig, GroupConsumer, LogConfig, LogError, Outgoing, Producer, Record,
+    Schemas, admin,
 };
 use riverrun_schemas::documents::{DocumentMessage, PublishDocument};
 use riverrun_schemas::ingest::{IngestCommand, IngestEvent, IngestScanned, SubmitDocument, document_id};
 use riverrun_schemas::{Collection, Decoded, IngestId, Topic, TopicSpec, now_ms};
 use serde_json::{Map, Value};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use reading::{Places, Reading};
+use session::{End, Session};
+
+mod reading;
+mod session;
 
 const NAME: &str = "stream";
 
 /// Header with the media type of a plain record.
 pub const CONTENT_TYPE: &str = "content-type";
-
-/// Records that are taken together: their documents are stored at a time, their commands written at a time.
-const BATCH: usize = 64;
-
-/// How long the next record of a batch may take.
-const BATCH_WAIT: Duration = Duration::from_millis(5);
 
 /// Largest document of a record, in bytes.
 const MAX_DOCUMENT: usize = 20 << 20;
@@ -83,6 +83,20 @@ pub struct StreamConfig {
     pub target: StreamTarget,
     /// Ends when everything that was there was read and no record came for so long; `None` goes on until it is stopped.
     pub idle: Option<Duration>,
+    /// Makes the topic when it is not there; else that is an error.
+    pub create_topic: bool,
+    /// Begins with the first record that there is, wherever the group was.
+    pub from_beginning: bool,
+}
+
+/// Whether a collection takes documents.
+pub trait Gate {
+    /// Why it does not, or why reading failed.
+    type Refusal: From<StreamError>;
+
+    /// The newest removal of everything in the collection, if documents of the target may go there now; `None` when there was none. Asked
+    /// before each batch. Waits for what may pass by itself.
+    fn ask(&self) -> impl Future<Output = Result<Option<IngestId>, Self::Refusal>>;
 }
 
 /// What came of it.
@@ -94,6 +108,9 @@ pub struct Consumed {
     pub documents: usize,
     /// Records that became dead letters.
     pub dead_letters: usize,
+    /// Whether the topic was read from its beginning although the group was further on: that was asked for, or the collection had been
+    /// removed.
+    pub began_again: bool,
     /// The requests, the newest of them.
     pub ingests: Vec<IngestId>,
 }
@@ -104,6 +121,9 @@ pub enum StreamError {
     /// Topics of riverrun's own say other things than documents.
     #[error("topic {0:?} has no documents: it is one of riverrun's own, or no name of a topic")]
     WrongTopic(String),
+    /// The topic is not there, and is not to be made.
+    #[error("there is no topic {0:?}")]
+    NoTopic(String),
     /// The log is gone.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -139,120 +159,47 @@ pub fn group_of(topic: &str, collection: &Collection) -> String {
     format!("riverrun.{NAME}.{}.{}.{topic}", collection.namespace, collection.name)
 }
 
-/// Reads a topic until nothing came for a while or until it is stopped. Goes on where the group was.
-pub async fn consume(
+/// Reads a topic until nothing came for a while, until it is stopped, or until the collection takes nothing more. Goes on where the group
+/// was; a collection that was removed since is given the topic from its beginning.
+pub async fn consume<G: Gate>(
     config: StreamConfig,
     producer: &Producer,
     blobs: &Arc<dyn BlobStore>,
+    gate: &G,
     stop: CancellationToken,
     mut progress: impl FnMut(&Consumed),
-) -> Result<Consumed, StreamError> {
+) -> Result<Consumed, G::Refusal> {
+    if !config.create_topic {
+        find_topic(&config.log, &config.topic).await?;
+    }
     ensure_topic(&config.log, &config.topic).await?;
     let group = group_of(&config.topic, &config.target.collection);
     let membership = GroupConfig { tell_end: true, ..GroupConfig::new(group.clone(), vec![config.topic.clone()]) };
-    let mut member = GroupConsumer::join(&config.log, &membership)?;
     let intake = Intake { target: config.target, group, schemas: config.log.schemas.clone(), producer, blobs };
+    let anew = config.from_beginning.then(IngestId::new);
+    let session = Session { intake, gate, idle: config.idle, stop };
     let mut consumed = Consumed::default();
-    let result = run(&mut member, &intake, config.idle, &stop, &mut consumed, &mut progress).await;
-    member.close().await;
-    result.map(|()| consumed)
-}
-
-async fn run(
-    member: &mut GroupConsumer,
-    intake: &Intake<'_>,
-    idle: Option<Duration>,
-    stop: &CancellationToken,
-    consumed: &mut Consumed,
-    progress: &mut impl FnMut(&Consumed),
-) -> Result<(), StreamError> {
-    let mut last = Instant::now();
-    let mut assigned = false;
-    // Partitions whose end was not seen yet: as long as there is one, silence is not for want of documents.
-    let mut unread = HashSet::new();
     loop {
-        let until = idle.filter(|_| assigned && unread.is_empty()).map(|idle| last + idle);
-        let event = tokio::select! {
-            event = member.next() => event?,
-            () = stop.cancelled() => return Ok(()),
-            () = wait_until(until) => return Ok(()),
-        };
-        let (batch, then) = match event {
-            SessionEvent::Record(record) => fill(member, record).await?,
-            other => (Vec::new(), Some(other)),
-        };
-        if !batch.is_empty() {
-            if !intake.settle(&batch, stop).await {
-                return Ok(());
-            }
-            let ends = ends(&batch);
-            intake.take(batch, consumed, stop).await?;
-            member.commit_now(&ends, Duration::from_secs(10)).await?;
-            progress(consumed);
-            last = Instant::now();
-        }
-        match then {
-            Some(SessionEvent::Assigned(partitions)) => {
-                let starts: Vec<_> = partitions.iter().map(|p| (p.partition.clone(), p.default_start())).collect();
-                member.start(&starts)?;
-                unread.extend(starts.iter().map(|(partition, _)| partition.partition));
-                (last, assigned) = (Instant::now(), true);
-            }
-            Some(SessionEvent::Revoked { partitions, .. }) => {
-                member.release(&partitions)?;
-                for partition in &partitions {
-                    unread.remove(&partition.partition);
-                }
-            }
-            Some(SessionEvent::End(partition)) => {
-                if unread.remove(&partition) {
-                    last = Instant::now();
-                }
-            }
-            // What was told before it is handed in.
-            Some(SessionEvent::Passed { partition, next }) => {
-                member.commit(&[CommitOffset { partition, offset: next, metadata: None }])?;
-            }
-            Some(SessionEvent::Trouble(error)) => {
-                tracing::warn!(%error, "the topic can't be read for now");
-                if !error.retryable() {
-                    return Err(error.into());
-                }
-            }
-            Some(SessionEvent::Committed { .. } | SessionEvent::OutOfRange(_) | SessionEvent::Record(_)) | None => {}
+        let Some(removal) = session.ask().await? else { return Ok(consumed) };
+        let mut member = GroupConsumer::join(&config.log, &membership).map_err(StreamError::from)?;
+        let mut places = Places::new(removal, anew);
+        let result = session.read(&mut member, &mut places, &mut consumed, &mut progress).await;
+        member.close().await;
+        match result? {
+            End::Over => return Ok(consumed),
+            End::Removed => tracing::info!(topic = config.topic, "the collection was removed: the topic is read again"),
         }
     }
 }
 
-async fn wait_until(until: Option<Instant>) {
-    match until {
-        Some(until) => tokio::time::sleep_until(until).await,
-        None => std::future::pending().await,
+/// Refuses a topic that is not there: a name with a slip in it has no documents and never will.
+async fn find_topic(log: &LogConfig, topic: &str) -> Result<(), StreamError> {
+    if !is_open_topic(topic) {
+        return Err(StreamError::WrongTopic(topic.to_owned()));
     }
-}
-
-/// The records that are there already, up to a batch; another event ends it.
-async fn fill(member: &mut GroupConsumer, first: Record) -> Result<(Vec<Record>, Option<SessionEvent>), LogError> {
-    let mut batch = vec![first];
-    while batch.len() < BATCH {
-        match tokio::time::timeout(BATCH_WAIT, member.next()).await {
-            Err(_) => break,
-            Ok(event) => match event? {
-                SessionEvent::Record(record) => batch.push(record),
-                other => return Ok((batch, Some(other))),
-            },
-        }
-    }
-    Ok((batch, None))
-}
-
-/// The next offset of each partition behind a batch.
-fn ends(batch: &[Record]) -> Vec<CommitOffset> {
-    let mut ends: HashMap<TopicPartition, i64> = HashMap::new();
-    for record in batch {
-        ends.insert(record.topic_partition(), record.offset + 1);
-    }
-    ends.into_iter().map(|(partition, offset)| CommitOffset { partition, offset, metadata: None }).collect()
+    let topics = admin::Admin::new(log)?.topics().await?;
+    let is_there = topics.iter().any(|known| known.name == topic);
+    if is_there { Ok(()) } else { Err(StreamError::NoTopic(topic.to_owned())) }
 }
 
 /// From records to what is written for them.
@@ -296,12 +243,13 @@ impl Intake<'_> {
     async fn take(
         &self,
         batch: Vec<Record>,
+        places: &Places,
         consumed: &mut Consumed,
         stop: &CancellationToken,
     ) -> Result<(), StreamError> {
         let mut tries = 0;
         let (out, documents, letters) = loop {
-            let failed: StreamError = match self.records(&batch).await {
+            let failed: StreamError = match self.records(&batch, places).await {
                 Ok(taken) => match self.producer.send_many(taken.0.clone()).await {
                     Ok(_) => break taken,
                     Err(error) if error.retryable() => error.into(),
@@ -327,11 +275,15 @@ impl Intake<'_> {
         Ok(())
     }
 
-    async fn records(&self, batch: &[Record]) -> Result<(Vec<Outgoing>, Vec<IngestId>, usize), BlobError> {
+    async fn records(
+        &self,
+        batch: &[Record],
+        places: &Places,
+    ) -> Result<(Vec<Outgoing>, Vec<IngestId>, usize), BlobError> {
         let mut out = Vec::new();
         let mut ingests = Vec::new();
         let mut letters = 0;
-        for taken in join_all(batch.iter().map(|record| self.one(record))).await {
+        for taken in join_all(batch.iter().map(|record| self.one(record, places.reading(record.partition)))).await {
             match taken? {
                 Ok((ingest, records)) => {
                     ingests.push(ingest);
@@ -347,7 +299,11 @@ impl Intake<'_> {
     }
 
     /// The command and the event of a record's document, or its dead letter.
-    async fn one(&self, record: &Record) -> Result<Result<(IngestId, Vec<Outgoing>), Outgoing>, BlobError> {
+    async fn one(
+        &self,
+        record: &Record,
+        reading: Reading,
+    ) -> Result<Result<(IngestId, Vec<Outgoing>), Outgoing>, BlobError> {
         let letter = |code: &str, reason: &str| DeadLetter::of(record, &self.group, code, reason, 1);
         let arrived = match read(record, &self.schemas, &self.target) {
             Ok(arrived) => arrived,
@@ -357,7 +313,7 @@ impl Intake<'_> {
             sources::by_name(&arrived.source_type).map_or("application/octet-stream", |kind| kind.media_type());
         let content = self.blobs.put_bytes(arrived.bytes.into(), media_type).await?;
         let target = &self.target;
-        let ingest_id = ingest_id(record, &target.collection);
+        let ingest_id = ingest_id(record, &target.collection, reading);
         let (namespace, collection) = (target.collection.namespace.clone(), target.collection.name.clone());
         let scanned = IngestScanned {
             ingest_id,
@@ -397,15 +353,12 @@ impl Intake<'_> {
 }
 
 /// STREAM-1.
-fn ingest_id(record: &Record, collection: &Collection) -> IngestId {
-    IngestId::derive(&[
-        NAME,
-        &record.topic,
-        &record.partition.to_string(),
-        &record.offset.to_string(),
-        collection.namespace.as_str(),
-        collection.name.as_str(),
-    ])
+fn ingest_id(record: &Record, collection: &Collection, reading: Reading) -> IngestId {
+    let (partition, offset, reading) = (record.partition.to_string(), record.offset.to_string(), reading.parts());
+    let (namespace, name) = (collection.namespace.as_str(), collection.name.as_str());
+    let mut parts = vec![NAME, &record.topic, &partition, &offset, namespace, name];
+    parts.extend(reading.iter().map(String::as_str));
+    IngestId::derive(&parts)
 }
 
 /// The document in a record: framed Avro, or plain bytes of which a header says the type.

@@ -108,6 +108,7 @@ const OPERATIONS: &[Line] = &[
     ("POST", "/rag/ask", RUN, Reach::Named),
     ("GET", "/collections", READ, Reach::Listed),
     ("GET", "/collections/{name}/check", READ, Reach::Named),
+    ("GET", "/collections/{name}/standing", READ, Reach::Named),
     ("DELETE", "/collections/{name}", INGEST, Reach::Named),
     ("GET", "/documents", READ, Reach::Named),
     ("GET", "/documents/{id}", READ, Reach::Named),

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use riverrun_schemas::Collection;
-use riverrun_stores::read_models::{Within, documents};
+use riverrun_stores::read_models::{Within, deletions, documents};
 use riverrun_stores::{GapState, StoreError};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -12,13 +12,13 @@ use utoipa_axum::routes;
 
 use crate::collection_check;
 use crate::error::ApiError;
-use crate::extract::{Path, Query};
+use crate::extract::{NamespaceQuery, Path, Query};
 use crate::state::AppState;
 use crate::submit::{self, Checks};
-use crate::wire::{CollectionCheck, CollectionView, FailureView, Items, Problem};
+use crate::wire::{CollectionCheck, CollectionStanding, CollectionView, FailureView, Items, Problem};
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(collections)).routes(routes!(check))
+    OpenApiRouter::new().routes(routes!(collections)).routes(routes!(check)).routes(routes!(standing))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -62,6 +62,22 @@ async fn check(
         return Err(StoreError::NoCollection(collection).into());
     }
     Ok(Json(found))
+}
+
+/// What stands under a name: the collection, if there is one, and the newest removal of everything in it. For whoever fills it from
+/// elsewhere, and must not take what was there before a removal for what is there now.
+#[utoipa::path(get, path = "/collections/{name}/standing", tag = "knowledge", params(("name" = String, Path), NamespaceQuery),
+    responses((status = 200, body = CollectionStanding), (status = 422, body = Problem)))]
+async fn standing(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    Query(query): Query<NamespaceQuery>,
+) -> Result<Json<CollectionStanding>, ApiError> {
+    let collection = submit::collection(query.namespace.as_deref(), &name)?;
+    let sql = &state.parts().sql;
+    // The removal first: a collection that is removed in between is not yet told as removed, and is asked for again.
+    let removed_by = deletions::last_of_collection(sql, &collection).await?;
+    Ok(Json(CollectionStanding { collection: documents::collection(sql, &collection).await?, removed_by }))
 }
 
 /// What is known to be wrong with the collection. Whatever may go on yet: one whose parts agree is whole.

@@ -1,8 +1,11 @@
 use std::collections::BTreeMap;
 
+use riverrun_schemas::IngestId;
 use riverrun_stores::documents::SourceVersion;
 use riverrun_stores::read_models::document_views::{IngestStatus, IngestView as StoredIngest};
-use riverrun_stores::read_models::{DocumentVersionView, DocumentView, FailureView, IngestFailureView, Timestamp};
+use riverrun_stores::read_models::{
+    CollectionView, DocumentVersionView, DocumentView, FailureView, IngestFailureView, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -74,6 +77,17 @@ pub struct DocumentDetail {
     /// store has read of them, and while it can't be reached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub source_versions: Vec<SourceVersion>,
+}
+
+/// What stands under the name of a collection, whether there is one of it or not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CollectionStanding {
+    /// The collection; null while nothing of it can be found.
+    pub collection: Option<CollectionView>,
+    /// The newest removal of everything in it; null when there was none. Whoever fills the collection and finds another one than the time
+    /// before fills another collection.
+    #[schema(value_type = Option<String>)]
+    pub removed_by: Option<IngestId>,
 }
 
 /// Whether the parts of a collection agree.

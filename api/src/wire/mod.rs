@@ -50,8 +50,9 @@ pub use finetune::{
 };
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
 pub use ingest::{
-    CheckedChunk, ChunkFault, CollectionCheck, DeadLetterEntry, DocumentDetail, IndexName, IngestAccepted, IngestBody,
-    IngestMessage, IngestView, JudgementBody, Orphan, RebuildBody, Redriven, ReembedBody, TuneBody,
+    CheckedChunk, ChunkFault, CollectionCheck, CollectionStanding, DeadLetterEntry, DocumentDetail, IndexName,
+    IngestAccepted, IngestBody, IngestMessage, IngestView, JudgementBody, Orphan, RebuildBody, Redriven, ReembedBody,
+    TuneBody,
 };
 pub use memory::{
     ForgetCounts, ForgetDone, LeftOutView, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody,

@@ -304,6 +304,28 @@ fn given_a_collection_when_it_is_embedded_anew_then_searches_go_on_and_the_old_m
 }
 
 #[test]
+fn given_a_collection_that_is_removed_and_filled_again_when_its_standing_is_asked_for_then_it_tells_both_from_each_other()
+ {
+    test(async |api| {
+        let standing = async || {
+            let reply = api.get("/collections/standing/standing").await;
+            assert_eq!(reply.status, 200, "{}", reply.body);
+            (reply.body["collection"]["documents"].clone(), reply.body["removed_by"].clone())
+        };
+        assert_eq!(standing().await, (json!(null), json!(null)));
+        api.ingest("standing", NOTES).await;
+        assert_eq!(standing().await, (json!(2), json!(null)));
+        let request = Request::builder().method("DELETE").uri("/collections/standing").header("host", "localhost");
+        let gone = api.send(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(gone.status, 200, "{}", gone.body);
+        assert_eq!(standing().await, (json!(null), gone.body["deletion_id"].clone()));
+        api.ingest("standing", NOTES).await;
+        assert_eq!(standing().await, (json!(2), gone.body["deletion_id"].clone()));
+        problem(&api.get("/collections/standing/standing?namespace=a__b").await, &[422]);
+    });
+}
+
+#[test]
 fn given_a_collection_when_it_is_made_again_then_it_is_whole_and_says_what_was_done() {
     test(async |api| {
         let done = api.ingest("again", NOTES).await;

@@ -67,6 +67,9 @@ pub fn of_topic(args: &IngestArgs) -> Result<Option<ConsumeArgs>, CliError> {
         namespace: args.namespace.clone(),
         topic: args.source.trim_start_matches("kafka://").to_owned(),
         idle_timeout: (!args.follow).then_some(USUAL_IDLE_SECONDS),
+        from_beginning: false,
+        // Who follows waits for what is to come, be it the topic itself.
+        create_topic: args.follow,
         source_type: None,
         chunks: args.chunks.clone(),
         metadata: args.metadata.clone(),

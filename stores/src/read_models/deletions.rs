@@ -158,6 +158,22 @@ pub(crate) async fn document_deleted(connection: &mut DbConnection, event: &Docu
     Ok(())
 }
 
+/// The newest removal of everything in a collection; `None` when there was none. It tells what came to the collection before from what
+/// came behind it.
+pub async fn last_of_collection(sql: &Sql, collection: &Collection) -> Result<Option<IngestId>, StoreError> {
+    // A removal of one document does not say how many it means.
+    let row = sqlx::query(
+        "SELECT deletion_id FROM deletions WHERE namespace = $1 AND collection = $2 AND documents IS NOT NULL
+         ORDER BY created_at DESC, deletion_id DESC LIMIT 1",
+    )
+    .bind(collection.namespace.as_str())
+    .bind(collection.name.as_str())
+    .fetch_optional(sql.reader())
+    .await
+    .map_err(|error| StoreError::from(error).at(sql.path()))?;
+    row.map(|row| id("deletions", row.try_get("deletion_id")?)).transpose()
+}
+
 /// What a removal came to; `None` when nothing was heard of it.
 pub async fn deletion(sql: &Sql, deletion_id: IngestId) -> Result<Option<DeletionView>, StoreError> {
     let row = sqlx::query(
@@ -190,4 +206,52 @@ pub async fn deletion(sql: &Sql, deletion_id: IngestId) -> Result<Option<Deletio
         rows: row.try_get("rows_gone")?,
         created_at: Timestamp(row.try_get("created_at")?),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_schemas::DocumentId;
+    use riverrun_schemas::ingest::IngestEvent;
+
+    use super::*;
+    use crate::read_models::testing::{fresh, ingest_id, notes, records};
+    use crate::read_models::{Projected, apply};
+
+    fn all_of(number: u32, collection: &Collection, at: i64) -> IngestEvent {
+        let Collection { namespace, name } = collection.clone();
+        CollectionWithdrawn { ingest_id: ingest_id(number), namespace, collection: name, documents: 1, at }.into()
+    }
+
+    fn one_of(number: u32, at: i64) -> IngestEvent {
+        let Collection { namespace, name } = notes();
+        let event = DocumentWithdrawn {
+            ingest_id: ingest_id(number),
+            document_id: DocumentId::derive(&["a"]),
+            namespace,
+            collection: name,
+            source: "/a".into(),
+            tables: 0,
+            rows: 0,
+            at,
+        };
+        event.into()
+    }
+
+    #[tokio::test]
+    async fn given_removals_of_all_and_of_single_documents_when_the_last_of_a_collection_is_asked_for_then_it_is_the_newest_of_all()
+     {
+        let other = Collection::new(notes().namespace, "other".parse().unwrap());
+        let cases: [(&str, Vec<IngestEvent>, Option<u32>); 5] = [
+            ("none", vec![], None),
+            ("one document", vec![one_of(1, 5)], None),
+            ("of another collection", vec![all_of(1, &other, 5)], None),
+            ("all, and one document later", vec![all_of(1, &notes(), 5), one_of(2, 9)], Some(1)),
+            ("told out of order", vec![all_of(2, &notes(), 9), all_of(1, &notes(), 5)], Some(2)),
+        ];
+        for (what, events, last) in cases {
+            let (_folder, sql) = fresh().await;
+            apply(&sql, &records(events, Projected::Ingest)).await.unwrap();
+            assert_eq!(last_of_collection(&sql, &notes()).await.unwrap(), last.map(ingest_id), "{what}");
+        }
+    }
 }

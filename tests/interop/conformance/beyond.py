@@ -58,6 +58,7 @@ ROUTES = {
         POST /chains/{id}/cancel""",
     "collections made again": """
         GET /collections/{name}/check
+        GET /collections/{name}/standing
         POST /collections/{name}/reembed
         GET /reembeddings/{id}
         POST /collections/{name}/tune
@@ -212,6 +213,8 @@ FLAGS = {
         ingest --chunk-unit
         ingest --metadata
         stream consume --topic
+        stream consume --from-beginning
+        stream consume --create-topic
         stream consume --type
         stream consume --metadata
         stream consume --chunk-size

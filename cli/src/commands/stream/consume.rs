@@ -6,16 +6,17 @@ use std::time::Duration;
 use clap::Args;
 use riverrun_api::stack;
 use riverrun_api::submit;
-use riverrun_api::wire::{IngestBody, IngestView};
+use riverrun_api::wire::{CollectionStanding, IngestBody, IngestView};
 use riverrun_log::BlobStore;
 use riverrun_schemas::{Collection, IngestId, Topic, agreed, counted};
-use riverrun_workers::stream::{self, StreamConfig, StreamTarget};
+use riverrun_workers::stream::{self, Gate, StreamConfig, StreamTarget};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::super::until_signal;
 use super::produce::failed;
 use crate::args::ChunkArgs;
+use crate::client::{Client, encode, with_query};
 use crate::error::{CliError, Exit};
 use crate::host::{self, Connection};
 use crate::output::{Output, tell};
@@ -24,6 +25,9 @@ use crate::settings::Settings;
 use crate::signals::Signals;
 
 const POLL: Duration = Duration::from_millis(100);
+/// How often the collection is asked for while whoever knows it is away, and how long is waited in between.
+const ASKS: usize = 30;
+const ASK_PAUSE: Duration = Duration::from_secs(1);
 /// How long the next of the documents that were handed in may take to be found.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Idle time-out of a topic that is read once.
@@ -44,6 +48,12 @@ pub struct ConsumeArgs {
     /// End when no document came for so many seconds; goes on until it is stopped when left out
     #[arg(long, value_name = "SECONDS")]
     pub idle_timeout: Option<f64>,
+    /// Begin with the first record of the topic, wherever the collection was the last time; documents that are the same stay
+    #[arg(long)]
+    pub from_beginning: bool,
+    /// Make the topic when it is not there, and wait for what comes
+    #[arg(long)]
+    pub create_topic: bool,
     /// Force the type of every document
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     pub source_type: Option<String>,
@@ -67,6 +77,8 @@ struct Summary {
     unchanged: i64,
     failed: i64,
     dead_letters: usize,
+    /// The topic was read from its beginning although the collection had been further on.
+    from_beginning: bool,
 }
 
 /// Takes documents until nothing came for a while or until a signal; then waits for what was taken.
@@ -74,13 +86,16 @@ pub async fn run(args: ConsumeArgs, settings: &Settings, name: &str, output: Out
     let idle = idle(args.idle_timeout)?;
     let target = target(&args, settings)?;
     let (topic, place) = (args.topic.clone(), target.collection.clone());
+    let (create_topic, from_beginning) = (args.create_topic, args.from_beginning);
     if !stream::is_open_topic(&topic) {
         return Err(failed(&stream::StreamError::WrongTopic(topic)));
     }
     let connection = until_signal(Connection::full(settings, name)).await?;
     let result = async {
         let stop = CancellationToken::new();
-        let consumed = consume(&connection, settings, &topic, target, idle, &stop, output).await?;
+        let log = connection.log()?.clone();
+        let config = StreamConfig { log, topic: topic.clone(), target, idle, create_topic, from_beginning };
+        let consumed = consume(&connection, settings, config, &stop, output).await?;
         let waited = until_signal(summary(&connection, topic, &place, consumed)).await;
         let left = "what was taken stays on the log: riverrun docs ls shows how far it is";
         let is_left = |error: &CliError| error.exit == Exit::Interrupted;
@@ -113,19 +128,19 @@ pub async fn run(args: ConsumeArgs, settings: &Settings, name: &str, output: Out
 async fn consume(
     connection: &Connection,
     settings: &Settings,
-    topic: &str,
-    target: StreamTarget,
-    idle: Option<Duration>,
+    config: StreamConfig,
     stop: &CancellationToken,
     output: Output,
 ) -> Result<stream::Consumed, CliError> {
-    let config = StreamConfig { log: connection.log()?.clone(), topic: topic.to_owned(), target, idle };
+    let StreamTarget { collection, embed_model, .. } = config.target.clone();
+    let gate = Standing { client: &connection.client, collection, embed_model };
     let producer = connection.producer()?;
     let blobs: Arc<dyn BlobStore> = Arc::new(
         stack::blobs(&settings.data_dir, settings.s3.as_ref())
             .map_err(|error| CliError::new(Exit::Failed, error.to_string()).hint("riverrun diagnose"))?,
     );
     if !output.json {
+        let topic = &config.topic;
         tell(&format!("taking documents from {topic}; Ctrl-C ends it, and the next time goes on from there"));
     }
     let mut signals = Signals::listen()?;
@@ -135,7 +150,7 @@ async fn consume(
         line.set_message(format!("{taken} taken, {dead}"));
         line.tick();
     };
-    let work = stream::consume(config, &producer, &blobs, stop.clone(), told);
+    let work = stream::consume(config, &producer, &blobs, &gate, stop.clone(), told);
     let mut work = std::pin::pin!(work);
     let done = tokio::select! {
         done = &mut work => done,
@@ -152,7 +167,38 @@ async fn consume(
         }
     };
     line.finish_and_clear();
-    done.map_err(|error| failed(&error))
+    done
+}
+
+/// What stands under the collection's name: nothing of the topic is taken for vectors of another model, and a collection that was removed
+/// is filled from the beginning.
+struct Standing<'c> {
+    client: &'c Client,
+    collection: Collection,
+    embed_model: String,
+}
+
+impl Gate for Standing<'_> {
+    type Refusal = CliError;
+
+    async fn ask(&self) -> Result<Option<IngestId>, CliError> {
+        let Collection { namespace, name } = &self.collection;
+        let path = format!("/collections/{}/standing", encode(name.as_str()));
+        let path = with_query(&path, &[("namespace", Some(namespace.to_string()))]);
+        let mut asked = 0;
+        loop {
+            asked += 1;
+            match self.client.get::<CollectionStanding>(&path).await {
+                Ok(CollectionStanding { collection, removed_by }) => {
+                    submit::same_embed_model(collection.as_ref(), &self.embed_model)?;
+                    return Ok(removed_by);
+                }
+                // A server that is started again goes on, and so does who reads for it.
+                Err(error) if error.exit == Exit::ServiceDown && asked < ASKS => tokio::time::sleep(ASK_PAUSE).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
 }
 
 fn idle(seconds: Option<f64>) -> Result<Option<Duration>, CliError> {
@@ -214,6 +260,7 @@ async fn summary(
         unchanged: 0,
         failed: 0,
         dead_letters: consumed.dead_letters,
+        from_beginning: consumed.began_again,
     };
     for ingest in consumed.ingests {
         let until = tokio::time::Instant::now() + PATIENCE;
@@ -250,8 +297,9 @@ async fn ended(
 }
 
 fn people(summary: &Summary) -> String {
+    let from = if summary.from_beginning { " from the beginning of the topic" } else { "" };
     format!(
-        "{} · indexed {} · unchanged {} · failed {} · dead letters {} in {}/{}",
+        "{}{from} · indexed {} · unchanged {} · failed {} · dead letters {} in {}/{}",
         counted(summary.records, "record"),
         summary.indexed,
         summary.unchanged,
@@ -260,4 +308,42 @@ fn people(summary: &Summary) -> String {
         summary.namespace,
         summary.collection
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::client::testing::{answering, unknown};
+
+    async fn asked(answer: (u16, Value), embed_model: &str) -> Result<Option<IngestId>, CliError> {
+        let client = answering(&[("/collections/notes/standing", vec![answer])]);
+        let collection = Collection::new(riverrun_schemas::Namespace::default(), "notes".parse().unwrap());
+        Standing { client: &client, collection, embed_model: embed_model.to_owned() }.ask().await
+    }
+
+    #[tokio::test]
+    async fn given_what_stands_under_a_name_when_a_topic_is_to_be_taken_then_another_embedding_model_is_refused_before_anything()
+     {
+        let removed_by = IngestId::new();
+        let standing = |model: Option<&str>| {
+            let collection = model.map(|model| {
+                json!({
+                    "name": "notes", "namespace": "default", "physical_name": "default__notes", "documents": 1, "chunks": 1,
+                    "embedding": { "model": model, "dimensions": 384 }, "updated_at": "2026-01-01T00:00:00Z",
+                })
+            });
+            (200, json!({ "collection": collection, "removed_by": removed_by.to_string() }))
+        };
+        assert_eq!(asked(standing(None), "m").await.unwrap(), Some(removed_by));
+        assert_eq!(asked(standing(Some("m")), "m").await.unwrap(), Some(removed_by));
+        let never = (200, json!({ "collection": null, "removed_by": null }));
+        assert_eq!(asked(never, "m").await.unwrap(), None);
+        let refused = asked(standing(Some("m")), "other").await.unwrap_err();
+        assert_eq!((refused.exit, refused.code.as_deref()), (Exit::Refused, Some("embedding_model_mismatch")));
+        assert!(refused.hint.unwrap().contains("RIVERRUN_DEFAULT_EMBED_MODEL=m"));
+        // What is wrong otherwise is told at once.
+        assert_eq!(asked(unknown("forbidden"), "m").await.unwrap_err().code.as_deref(), Some("forbidden"));
+    }
 }

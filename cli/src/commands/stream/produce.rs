@@ -135,6 +135,12 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     output.show(&published, |at| format!("published on {} partition {} offset {}", at.topic, at.partition, at.offset))
 }
 
+impl From<StreamError> for CliError {
+    fn from(error: StreamError) -> Self {
+        failed(&error)
+    }
+}
+
 /// A failure of streaming as the command line tells it.
 pub(super) fn failed(error: &StreamError) -> CliError {
     match error {
@@ -142,6 +148,9 @@ pub(super) fn failed(error: &StreamError) -> CliError {
             "the public topic is {}; others have letters, digits, '.', '_' and '-'",
             Topic::Documents.name()
         )),
+        StreamError::NoTopic(_) => CliError::new(Exit::Refused, error.to_string()).hint(
+            "riverrun topics lists those that are there; riverrun stream produce --topic makes one, and --create-topic makes it and waits for what comes",
+        ),
         StreamError::Log(inner) => {
             let exit = if inner.retryable() { Exit::ServiceDown } else { Exit::Failed };
             CliError::new(exit, error.to_string()).maybe_hint(inner.hint().map(str::to_owned))
