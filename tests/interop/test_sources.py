@@ -328,6 +328,36 @@ def test_documents_of_a_topic(server):
     assert refused.returncode == 4 and "hint:" in refused.stderr, refused
 
 
+def test_a_topic_is_not_passed_over_for_what_is_no_fault_of_its_records(server):
+    topic, collection = f"kept-{int(time.time())}", "kept"
+    produce = lambda text, key: server.cli("stream", "produce", text, "--key", key, "--topic", topic)
+    consume = lambda *more, **settings: server.cli("--json", "stream", "consume", "--collection", collection, "--topic", topic, "--idle-timeout", "1", *more, **settings)
+    told = lambda done: {name: json.loads(done.stdout)[name] for name in ("records", "indexed", "unchanged", "failed", "from_beginning")}
+
+    missing = consume()
+    assert missing.returncode == 4 and topic in missing.stderr and "--create-topic" in missing.stderr, missing
+    assert topic not in [row["name"] for row in server.get("/topics").json["items"]]
+
+    assert produce("The tahr climbs steep rock.", "one").returncode == 0
+    assert told(consume()) == {"records": 1, "indexed": 1, "unchanged": 0, "failed": 0, "from_beginning": False}
+    assert produce("The serow hides in thickets.", "two").returncode == 0
+    refused = consume(RIVERRUN_DEFAULT_EMBED_MODEL="all-mpnet-base-v2")
+    assert refused.returncode == 4 and "all-mpnet-base-v2" in refused.stderr and "hint:" in refused.stderr, refused
+    assert told(consume()) == {"records": 1, "indexed": 1, "unchanged": 0, "failed": 0, "from_beginning": False}
+    assert told(consume("--from-beginning")) == {"records": 2, "indexed": 0, "unchanged": 2, "failed": 0, "from_beginning": True}
+
+    # Filled from the beginning once it was removed, also when something else has filled it meanwhile.
+    for filled in (False, True):
+        assert server.cli("collections", "rm", collection).returncode == 0
+        if filled:
+            leaves = server.folder / "takin.md"
+            leaves.write_text("The takin eats leaves.")
+            assert server.cli("ingest", str(leaves), "-c", collection).returncode == 0
+        assert told(consume()) == {"records": 2, "indexed": 2, "unchanged": 0, "failed": 0, "from_beginning": True}
+        assert search(server, "tahr climbs", collection)[0]["source"] == f"kafka://{topic}/one"
+        assert told(consume())["records"] == 0
+
+
 def test_records_that_are_no_documents(server):
     from confluent_kafka import Producer
 
