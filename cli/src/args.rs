@@ -300,7 +300,7 @@ pub struct IngestArgs {
     /// Go on with what comes later; for a topic
     #[arg(long)]
     pub follow: bool,
-    /// Remove documents of the folder whose files are gone
+    /// Remove documents that the folder, archive, repository or site has no more
     #[arg(long)]
     pub prune: bool,
     /// Chunking strategy: recursive, markdown, late or raptor; left out, it goes by the type of the source

@@ -1,6 +1,6 @@
 //! Questions with judgements of people, from two files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use riverrun_knowledge::retrieval::metrics::Judged;
@@ -13,17 +13,34 @@ const MAX_BYTES: u64 = 256 << 20;
 /// Largest gain of a judgement. Each step doubles what it is worth, and what is worth infinitely much leaves no number to compare.
 const MAX_GAIN: f64 = 100.0;
 
+/// What two files say together, and how much of each the other says nothing of.
+#[derive(Debug, PartialEq)]
+pub struct Questions {
+    /// The text of each question that is judged, with its judgements.
+    pub judged: Vec<(String, Judged)>,
+    /// Questions that nobody judged.
+    pub unjudged: usize,
+    /// Judged questions that have no text.
+    pub without_text: usize,
+    /// The judgements of those.
+    pub without_text_judgements: usize,
+}
+
 /// The questions of the first file that are judged in the second, each with its judgements. A line of the first is an id, a tab and a text;
 /// of the second a question, a document and a grade, or TREC's four columns.
-pub fn read(texts: &Path, judgements: &Path) -> Result<Vec<(String, Judged)>, CliError> {
+pub fn read(texts: &Path, judgements: &Path) -> Result<Questions, CliError> {
     let found = queries(&text_of(texts)?).map_err(|reason| unusable(texts, &reason))?;
-    let judged = qrels(&text_of(judgements)?).map_err(|reason| unusable(judgements, &reason))?;
-    let both = found.into_iter().filter_map(|(id, text)| Some((text, judged.get(&id)?.clone())));
-    let both: Vec<(String, Judged)> = both.collect();
-    if both.is_empty() {
+    let grades = qrels(&text_of(judgements)?).map_err(|reason| unusable(judgements, &reason))?;
+    let ids: BTreeSet<&str> = found.iter().map(|(id, _)| id.as_str()).collect();
+    let untold = || grades.iter().filter(|(id, _)| !ids.contains(id.as_str()));
+    let (without_text, without_text_judgements) = (untold().count(), untold().map(|(_, judged)| judged.len()).sum());
+    let unjudged = found.iter().filter(|(id, _)| !grades.contains_key(id)).count();
+    let both = found.iter().filter_map(|(id, text)| Some((text.clone(), grades.get(id)?.clone())));
+    let judged: Vec<(String, Judged)> = both.collect();
+    if judged.is_empty() {
         return Err(unusable(judgements, "no query of the other file is judged in it"));
     }
-    Ok(both)
+    Ok(Questions { judged, unjudged, without_text, without_text_judgements })
 }
 
 fn text_of(path: &Path) -> Result<String, CliError> {
@@ -90,7 +107,22 @@ mod tests {
         let (texts, judgements) = (folder.path().join("queries.tsv"), folder.path().join("qrels.txt"));
         std::fs::write(&texts, "\u{feff}1\twhat is it\n2\twho is it\n").unwrap();
         std::fs::write(&judgements, "\u{feff}1 d1 1\r\n2 d2 1\r\n").unwrap();
-        assert_eq!(read(&texts, &judgements).unwrap().len(), 2);
+        assert_eq!(read(&texts, &judgements).unwrap().judged.len(), 2);
+    }
+
+    #[test]
+    fn given_files_that_know_different_queries_when_they_are_read_then_what_either_lacks_is_counted_and_nothing_in_common_is_refused()
+     {
+        let folder = tempfile::tempdir().unwrap();
+        let (texts, judgements) = (folder.path().join("queries.tsv"), folder.path().join("qrels.txt"));
+        std::fs::write(&texts, "1\twhat is it\n2\twho is it\n3\twhere is it\n").unwrap();
+        std::fs::write(&judgements, "1 d1 1\n9 d1 1\n9 d2 0\n8 d3 1\n").unwrap();
+        let read_both = read(&texts, &judgements).unwrap();
+        assert_eq!((read_both.judged.len(), read_both.judged[0].0.as_str()), (1, "what is it"));
+        let unmatched = (read_both.unjudged, read_both.without_text, read_both.without_text_judgements);
+        assert_eq!(unmatched, (2, 2, 3));
+        std::fs::write(&judgements, "9 d1 1\n").unwrap();
+        assert_eq!(read(&texts, &judgements).unwrap_err().exit, Exit::Usage);
     }
 
     #[test]

@@ -36,6 +36,21 @@ def test_the_quality_of_retrieval_does_not_fall(judged):
         assert line["queries"] == 16 and line["ndcg_at_10"] >= least and line["recall_at_10"] >= 0.95, found
 
 
+def test_files_that_match_nothing_are_told_and_not_measured(judged, tmp_path):
+    qrels, queries = tmp_path / "qrels.tsv", tmp_path / "queries.tsv"
+    evaluate = lambda: judged.cli("rag", "eval", "-c", "handbook", "--qrels", str(qrels), "--queries", str(queries), "--config", "sparse", "--json")
+    queries.write_text("1\twhat does a winch launch cost\n2\tnobody judged this\n")
+    qrels.write_text("1 charges 2\n1 nowhere 1\n9 charges 1\n")
+    part = evaluate()
+    assert part.returncode == 0 and json.loads(part.stdout)["unmatched"] == {"queries": 1, "judged_queries": 1, "documents": 1, "judgements": 2}, part
+    assert "1 judged document is not in the collection" in part.stderr and "1 judged query is not in --queries" in part.stderr, part
+    qrels.write_text("1 nowhere 1\n1 neither 1\n")
+    none = evaluate()
+    assert none.returncode == 4 and none.stdout == "" and "2 judged documents" in none.stderr and "hint:" in none.stderr, none
+    qrels.write_text("9 charges 1\n")
+    assert evaluate().returncode == 2
+
+
 def test_a_collection_is_tuned_to_judgements_where_that_helps_and_says_so(judged, tmp_path):
     files = ["--qrels", str(HERE / "qrels.tsv"), "--queries", str(HERE / "queries.tsv")]
     done = judged.cli("collections", "tune", "handbook", *files, "--json")

@@ -269,6 +269,97 @@ def test_a_crawl_keeps_to_robots_txt_and_a_page_named_alone_is_none(new_server):
         site.shutdown()
 
 
+def test_what_is_gone_from_a_source_goes_when_that_is_asked_for(server):
+    place = server.folder / "lists"
+    repository, folder, packed = place / "repository", place / "folder", place / "packed.zip"
+    git = lambda *words: subprocess.run(["git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True)
+    texts = {"kept.txt": "The dugong grazes on seagrass.", "gone.txt": "The manatee drifts in rivers."}
+    for at in (repository, folder):
+        at.mkdir(parents=True)
+        for name, text in texts.items():
+            (at / name).write_text(text)
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "one")
+    packed.write_bytes(archive(texts))
+
+    def shrink(left):
+        """What is left of each: the names in it."""
+        for name in set(texts) - set(left):
+            (folder / name).unlink(missing_ok=True)
+            if (repository / name).exists():
+                git("rm", "-q", name)
+                git("commit", "-qm", "less")
+        packed.write_bytes(archive({name: texts[name] for name in left} or {"a.bin": b"no document"}))
+
+    sources = {"folder": [str(folder)], "archive": [str(packed)], "repository": [str(repository), "-t", "git"]}
+    ingest = lambda kind, *more: server.cli("--json", "ingest", *sources[kind], "-c", f"lists-{kind}", *more)
+    names = lambda kind: sorted(row["source"].replace("#", "/").rsplit("/", 1)[1] for row in server.get(f"/documents?collection=lists-{kind}").json["items"])
+    for kind in sources:
+        assert json.loads(ingest(kind).stdout)["indexed"] == 2 and names(kind) == ["gone.txt", "kept.txt"]
+    shrink(["kept.txt"])
+    for kind in sources:
+        # Only when it is asked for; and what globs leave out was not looked for.
+        assert ingest(kind).returncode == 0 and names(kind) == ["gone.txt", "kept.txt"], kind
+        if kind != "folder":
+            aside = ingest(kind, "--prune", "--exclude", "gone.txt")
+            assert aside.returncode == 0 and json.loads(aside.stdout)["pruned"] == 0 and len(names(kind)) == 2, aside
+        pruned = ingest(kind, "--prune")
+        assert pruned.returncode == 0 and json.loads(pruned.stdout)["pruned"] == 1 and names(kind) == ["kept.txt"], pruned
+    (server.folder / "lists-alone.txt").write_text("The quokka smiles.")
+    assert server.cli("ingest", str(server.folder / "lists-alone.txt"), "-c", "lists-folder").returncode == 0
+
+    # Nothing is left: an error, unless that is what was asked for.
+    shrink([])
+    for kind in sources:
+        wrong = ingest(kind)
+        assert wrong.returncode in (1, 4) and "no readable documents" in wrong.stderr, wrong
+        emptied = ingest(kind, "--prune")
+        assert emptied.returncode == 0 and json.loads(emptied.stdout)["pruned"] == 1, emptied
+        assert names(kind) == (["lists-alone.txt"] if kind == "folder" else []), kind
+    alone = server.cli("ingest", str(server.folder / "lists-alone.txt"), "-c", "lists-folder", "--prune")
+    assert alone.returncode == 2 and "--prune" in alone.stderr, alone
+
+
+def test_a_site_is_pruned_only_when_all_of_it_was_read(new_server):
+    class Site(http.server.BaseHTTPRequestHandler):
+        links, broken = ("one", "two"), False
+
+        def do_GET(self):
+            name = self.path.strip("/")
+            found = name in ("", "one", "two") and not (self.broken and name == "two")
+            links = "".join(f'<a href="/{link}">{link}</a>' for link in self.links) if not name else ""
+            body = f"<html><body><p>The page {name or 'home'} tells of marmots.</p>{links}</body></html>".encode()
+            self.send_response(200 if found else 404)
+            self.send_header("content-type", "text/html")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=site.serve_forever, daemon=True).start()
+    try:
+        server = new_server(RIVERRUN_WEB_ALLOW="127.0.0.1").start()
+        home = f"http://127.0.0.1:{site.server_port}/"
+        crawl = lambda *more: server.cli("--json", "ingest", home, "-c", "site", "--depth", "1", *more)
+        pages = lambda: sorted(row["source"].removeprefix(home) for row in server.get("/documents?collection=site").json["items"])
+        assert json.loads(crawl("--prune").stdout)["indexed"] == 3 and pages() == ["", "one", "two"]
+        # One page fails: what else is gone is not known.
+        Site.links, Site.broken = ("two",), True
+        failed = crawl("--prune")
+        assert failed.returncode == 1 and "nothing was removed" in failed.stderr and pages() == ["", "one", "two"], failed
+        Site.broken = False
+        pruned = crawl("--prune")
+        assert pruned.returncode == 0 and json.loads(pruned.stdout)["pruned"] == 1 and pages() == ["", "two"], pruned
+        single = server.cli("ingest", home, "-c", "site", "--prune")
+        assert single.returncode == 2 and "--depth" in single.stderr, single
+    finally:
+        site.shutdown()
+
+
 def test_rows_of_a_database_and_queries_that_do_more(server):
     place = server.folder / "shop.db"
     with sqlite3.connect(place) as shop:

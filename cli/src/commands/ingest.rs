@@ -11,7 +11,8 @@ use riverrun_api::submit::{self, IngestTarget};
 use riverrun_api::wire::{CollectionView, IngestAccepted, IngestBody, IngestView, Items};
 use riverrun_knowledge::sources::{self, DatabaseAddress, GitAddress, Globs, Place, Scan, SourceError};
 use riverrun_schemas::ingest::StartIngest;
-use riverrun_schemas::{IngestId, counted};
+use riverrun_schemas::{IngestId, counted, now_ms};
+use serde::Serialize;
 
 use super::metadata;
 use super::stream::consume::{ConsumeArgs, USUAL_IDLE_SECONDS};
@@ -24,6 +25,7 @@ use crate::progress;
 use crate::settings::Settings;
 
 use hand_in::{HandedIn, Here};
+use prune::{Listing, Pruned};
 
 mod hand_in;
 mod prune;
@@ -43,8 +45,8 @@ pub struct Prepared {
     target: IngestTarget,
     /// The password is known to this process only: a running server can't read the source.
     needs_own_stack: bool,
-    /// The source is a folder, and what is gone of it goes.
-    prunes: bool,
+    /// What is gone from the source goes; this is what it lists.
+    prunes: Option<Listing>,
     /// The source is a path, which this process can read.
     here: Option<Here>,
     /// What a server elsewhere is asked, which has settings of its own.
@@ -128,11 +130,14 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
     let asked = settings.server.is_some().then(|| body.clone());
     let place = sources::place(&body.source, body.source_type.as_deref()).map_err(refused)?;
     ingest_source::check_options(&place, &body)?;
-    let is_path = matches!(place, Place::Path);
+    let is_of_a_disk = matches!(place, Place::Path | Place::Git(GitAddress::Local(_)));
+    let globs = Globs::new(&body.include, &body.exclude).map_err(refused)?;
+    let mut listing = Listing::of_address(&place, &globs, &body, settings.ingest_limits);
     let mut here = None;
     let source = match place {
         Place::Path => {
-            let source = checked_path(&body, &target, &settings)?;
+            let (source, scan) = checked_path(&body, &target, &globs, &settings, prunes)?;
+            listing = Listing::of_path(&source, &scan, &globs, settings.ingest_limits);
             here = Some(Here { body: IngestBody { source: source.clone(), ..body }, limits: settings.ingest_limits });
             source
         }
@@ -142,7 +147,11 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
         {
             body.source
         }
-        Place::Git(GitAddress::Local(path)) => text(&submit::existing(&path)?)?,
+        Place::Git(GitAddress::Local(path)) => {
+            let source = text(&submit::existing(&path)?)?;
+            listing = Some(Listing::Repository { address: source.clone(), globs });
+            source
+        }
         Place::Database(DatabaseAddress { file: Some(file), .. }) => {
             format!("sqlite:{}", text(&submit::existing(&file)?)?)
         }
@@ -152,32 +161,40 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
         | Place::Documents(_)
         | Place::Topic(_) => body.source,
     };
-    if prunes && !(is_path && Path::new(&source).is_dir()) {
-        return Err(CliError::new(Exit::Usage, "--prune belongs to folders, and the source is none")
-            .hint("riverrun docs rm removes a document, riverrun collections rm all of them"));
-    }
-    if prunes && asked.is_some() {
+    if prunes && is_of_a_disk && asked.is_some() {
         return Err(CliError::new(
             Exit::Usage,
             "--prune compares documents with paths, and those that are handed in have none",
         )
         .hint("run it on the machine of the server, without RIVERRUN_SERVER"));
     }
+    if prunes && listing.is_none() {
+        let what = "--prune belongs to what lists documents: a folder, an archive, a repository or a site, and the source is none of them";
+        return Err(CliError::new(Exit::Usage, what).hint(
+            "a site is read with --depth or --sitemap; riverrun docs rm removes a document, riverrun collections rm all of them",
+        ));
+    }
+    let prunes = listing.filter(|_| prunes);
     Ok((Prepared { source, target, needs_own_stack, prunes, here, asked }, settings))
 }
 
-/// The whole path of something that can be read.
-fn checked_path(body: &IngestBody, target: &IngestTarget, settings: &Settings) -> Result<String, CliError> {
+/// The whole path of something that can be read, and what is there. In a folder there is something to read, unless what is gone is to go.
+fn checked_path(
+    body: &IngestBody,
+    target: &IngestTarget,
+    globs: &Globs,
+    settings: &Settings,
+    prunes: bool,
+) -> Result<(String, Scan), CliError> {
     let source = text(&submit::existing(Path::new(&body.source))?)?;
-    let globs = Globs::new(&body.include, &body.exclude).map_err(refused)?;
-    match sources::scan(&source, target.source_type.as_deref(), &globs, settings.ingest_limits).map_err(refused)? {
-        Scan::File(_) | Scan::Archive(_) => {}
-        Scan::Folder(listing) if listing.documents.is_empty() && listing.refused.is_empty() => {
-            return Err(refused(listing.nothing_readable(&source)));
-        }
-        Scan::Folder(_) => {}
+    let scan = sources::scan(&source, target.source_type.as_deref(), globs, settings.ingest_limits).map_err(refused)?;
+    if let Scan::Folder(listing) = &scan
+        && prune::is_empty(listing)
+        && !prunes
+    {
+        return Err(refused(listing.nothing_readable(&source)));
     }
-    Ok(source)
+    Ok((source, scan))
 }
 
 fn text(path: &Path) -> Result<String, CliError> {
@@ -202,9 +219,10 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     if needs_own_stack && !connection.is_hosting() {
         return Err(ingest_source::password_in_address(&sources::shown(&source)).into());
     }
+    let began = now_ms();
     let (view, handed_in) = match (asked, here) {
         // What is pruned is compared with paths, which documents that are handed in don't have.
-        (None, here) => begun(connection, (source.as_str(), target), here.filter(|_| !prunes), output).await?,
+        (None, here) => begun(connection, (source.as_str(), target), here.filter(|_| prunes.is_none()), output).await?,
         (Some(_), Some(here)) => {
             let done = hand_in::run(connection, here, output).await?;
             (done.view.clone(), Some(done))
@@ -220,17 +238,50 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
             failure.error.hint.iter().for_each(|hint| tell(&format!("        {hint}")));
         });
     }
+    let pruned = match &prunes {
+        Some(listing) => Some(prune::run(&connection.client, listing, &view, began, connection.reads_here()).await),
+        None => None,
+    };
+    let is_emptied = matches!(pruned, Some(Ok(Pruned { is_emptied: true, .. })));
+    let removed = match &pruned {
+        Some(Ok(pruned)) if view.error.is_none() || is_emptied => Some(pruned.documents),
+        Some(Ok(_) | Err(_)) | None => None,
+    };
+    let receipt = Receipt { view: &view, pruned: removed };
     // Nothing that was taken in is nothing to go on with: then the counts are words for people.
     if output.json || view.indexed + view.unchanged > 0 {
-        output.show(&view, counts)?;
+        output.show(&receipt, Receipt::counts)?;
     } else {
-        tell(&counts(&view));
+        tell(&receipt.counts());
     }
-    if prunes && view.error.is_none() {
-        prune::run(connection, &source, &view).await?;
+    if let Err(failed) = outcome(&view)
+        && !is_emptied
+    {
+        // One failure ends the command; the other is told.
+        if let Some(Err(error)) = pruned {
+            tell(&error.message);
+        }
+        return Err(failed);
     }
-    outcome(&view)?;
+    pruned.transpose()?;
     handed_in.map_or(Ok(()), |done| done.outcome())
+}
+
+/// What came of an ingest, and of the documents that its source holds no more.
+#[derive(Serialize)]
+struct Receipt<'v> {
+    #[serde(flatten)]
+    view: &'v IngestView,
+    /// How many were removed; not there where nothing was to be, or could be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pruned: Option<usize>,
+}
+
+impl Receipt<'_> {
+    fn counts(&self) -> String {
+        let pruned = self.pruned.map_or(String::new(), |documents| format!(" · {documents} gone from it removed"));
+        format!("{}{pruned}", counts(self.view))
+    }
 }
 
 /// Puts the request on the log and waits for its end. What the ingester can't read of this machine is handed in.

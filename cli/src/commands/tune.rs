@@ -36,7 +36,7 @@ pub struct TuneArgs {
 
 pub async fn run(connection: &Connection, args: TuneArgs, output: Output) -> Result<(), CliError> {
     let judgements = match (&args.queries, &args.qrels) {
-        (Some(queries), Some(qrels)) => bodies(judged::read(queries, qrels)?),
+        (Some(queries), Some(qrels)) => bodies(judged::read(queries, qrels)?.judged),
         _ => Vec::new(),
     };
     let body = TuneBody { judgements, off: args.off.then_some(true), namespace: args.namespace };

@@ -32,7 +32,7 @@ impl Globs {
     }
 
     /// Whether a file is wanted, by its path below the root.
-    pub(super) fn wants(&self, file: &Path) -> bool {
+    pub fn wants(&self, file: &Path) -> bool {
         // What matches a folder means everything in it, on both sides.
         let matches = |globs: &Override| {
             globs.matched(file, false).is_whitelist()
