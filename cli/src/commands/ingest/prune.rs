@@ -199,7 +199,7 @@ async fn gone(
             ("limit", Some(PAGE.to_string())),
             ("cursor", cursor),
         ];
-        let page: Page<DocumentView> = match client.get(&with_query("/documents", &asked)).await {
+        let page = match client.get::<Page<DocumentView>>(&with_query("/documents", &asked)).await {
             // Without documents there is no collection.
             Err(error) if error.code.as_deref() == Some("collection_not_found") => break,
             page => page?,
