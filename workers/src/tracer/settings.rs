@@ -38,7 +38,7 @@ const LEAST_SECRET: usize = 8;
 /// What the settings come to.
 #[derive(Debug, Clone, Default)]
 pub enum TracingSettings {
-    /// No endpoint is set.
+    /// No endpoint is set, nor what only has a meaning with one.
     #[default]
     Off,
     /// A value can't be.
@@ -102,7 +102,16 @@ impl TracingSettings {
     /// From all `RIVERRUN_*` values: those of tracing, and the keys among the others, which are kept out of spans.
     pub fn from_values(values: &BTreeMap<String, String>) -> Self {
         let values = Values(values);
-        let Some(endpoint) = values.text(ENDPOINT) else { return Self::Off };
+        let Some(endpoint) = values.text(ENDPOINT) else {
+            // Who says what a service wants to see means one.
+            return match [PUBLIC_KEY, SECRET_KEY, HEADERS].into_iter().find(|name| values.text(name).is_some()) {
+                None => Self::Off,
+                Some(name) => Self::Misconfigured {
+                    reason: format!("{ENDPOINT} is not set, but {name} is"),
+                    fix: format!("set {ENDPOINT}=https://… to the address of the service, or unset {name}"),
+                },
+            };
+        };
         match values.otlp(&endpoint) {
             Ok(config) => Self::On(Box::new(config)),
             Err(Wrong { name, reason }) => {
@@ -248,7 +257,8 @@ mod tests {
 
     #[test]
     fn given_no_endpoint_when_settings_are_read_then_tracing_is_off() {
-        assert!(matches!(read(&[(SECRET_KEY, "sk"), (ENDPOINT, "  ")]), TracingSettings::Off));
+        assert!(matches!(read(&[(PROJECT, "mine"), (CONTENT, "true"), (ENDPOINT, "  ")]), TracingSettings::Off));
+        assert!(matches!(read(&[(SECRET_KEY, "  "), (HEADERS, "")]), TracingSettings::Off));
     }
 
     #[test]
@@ -288,6 +298,9 @@ mod tests {
             (ENDPOINT, vec![(ENDPOINT, "localhost:6006")]),
             (ENDPOINT, vec![(ENDPOINT, "ftp://a/b")]),
             (ENDPOINT, vec![(ENDPOINT, "http://ann:canary@a/")]),
+            (ENDPOINT, vec![(PUBLIC_KEY, "canary"), (SECRET_KEY, "canary")]),
+            (ENDPOINT, vec![(ENDPOINT, "  "), (SECRET_KEY, "canary")]),
+            (ENDPOINT, vec![(HEADERS, "x-key=canary")]),
             (PUBLIC_KEY, vec![(ENDPOINT, "http://a"), (SECRET_KEY, "canary")]),
             (SECRET_KEY, vec![(ENDPOINT, "http://a"), (PUBLIC_KEY, "canary")]),
             (HEADERS, vec![(ENDPOINT, "http://a"), (HEADERS, "canary")]),
