@@ -208,7 +208,9 @@ impl From<ModelError> for ApiError {
             | ModelError::BadRequest { .. }
             | ModelError::Unsupported { .. }
             | ModelError::UnknownProvider { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-            ModelError::Cancelled | ModelError::Internal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            ModelError::Cancelled | ModelError::BadPrices { .. } | ModelError::Internal { .. } => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
         };
         let mut answer = with_hint(Self::new(status, error.code(), error.to_string()), error.hint());
         if let ModelError::RateLimited { retry_after, .. } = &error {

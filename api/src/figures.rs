@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn given_events_of_runs_when_they_are_counted_then_the_page_shows_them_and_has_bounds() {
         let (figures, run_id) = (RunFigures::default(), RunId::derive(&["a"]));
-        let usage = Some(Usage { prompt_tokens: 7, completion_tokens: 3, cost_usd: Some(0.5) });
+        let usage = Some(Usage { prompt_tokens: 7, completion_tokens: 3, cost_usd: Some(0.5), ..Usage::default() });
         let mut steps = vec![
             Step { usage, ..step(1, StepKind::Thought) },
             result(2, "clock", None),

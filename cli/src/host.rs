@@ -13,7 +13,7 @@ use riverrun_api::stack::{BrokerChoice, Stack, StackConfig, StackError};
 use riverrun_api::{ApiConfig, Core, ToolParts, app, light_app};
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_log::{LogConfig, Producer};
-use riverrun_models::Models;
+use riverrun_models::{ModelError, Models};
 use riverrun_stores::RedisCache;
 use riverrun_workers::tracer::TracingService;
 use sha2::{Digest, Sha256};
@@ -229,8 +229,10 @@ pub fn server_core(settings: &Settings) -> Result<Core, CliError> {
 }
 
 fn make_core(settings: &Settings, config: ApiConfig) -> Result<Core, CliError> {
-    let models = Models::new(settings.models.clone())
-        .map_err(|error| CliError::new(Exit::Failed, error.to_string()).maybe_hint(error.hint()))?;
+    let models = Models::new(settings.models.clone()).map_err(|error| {
+        let exit = if matches!(error, ModelError::BadPrices { .. }) { Exit::Usage } else { Exit::Failed };
+        CliError::new(exit, error.to_string()).maybe_hint(error.hint())
+    })?;
     let tools = tools(settings, &settings.tools_file, settings.tools_file_named)?;
     let core = Core::with_tools(config, models, tools).with_tracing(TracingService::new(settings.tracing.clone()));
     let Some(redis) = &settings.redis else { return Ok(core) };

@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let local = Local::new(&ModelSettings::from_env(&|name| std::env::var(name).ok())?)?;
     for line in std::io::stdin().lock().lines() {
         let inputs: Vec<String> = serde_json::from_str(&line?)?;
-        let request = EmbedRequest { model: model.clone(), inputs, purpose: EmbedPurpose::Document };
+        let request = EmbedRequest { model: model.clone(), inputs, purpose: EmbedPurpose::Document, dimensions: None };
         let began = Instant::now();
         let reply = local.embed(request).await?;
         let seconds = began.elapsed().as_secs_f64();

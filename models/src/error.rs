@@ -120,6 +120,14 @@ pub enum ModelError {
         /// All names.
         known: String,
     },
+    /// The operator's own prices can't be read.
+    #[error("setting RIVERRUN_MODEL_PRICES: {path:?} can't be read as a table of prices: {reason}")]
+    BadPrices {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A defect, or a failure of this machine.
     #[error("model runtime failed: {reason}")]
     Internal {
@@ -144,6 +152,7 @@ impl ModelError {
             ModelError::Cancelled => "model_cancelled",
             ModelError::Unsupported { .. } => "model_unsupported",
             ModelError::UnknownProvider { .. } => "unknown_provider",
+            ModelError::BadPrices { .. } => "bad_prices",
             ModelError::Internal { .. } => "model_internal",
         }
     }
@@ -173,6 +182,10 @@ impl ModelError {
                 Some("choose another provider; `riverrun providers` lists them".to_owned())
             }
             ModelError::UnknownProvider { .. } => Some("`riverrun providers` lists the providers".to_owned()),
+            ModelError::BadPrices { .. } => Some(
+                "name a file of the form that docs/models.md#cost shows, or unset RIVERRUN_MODEL_PRICES: the program has prices of its own"
+                    .to_owned(),
+            ),
             ModelError::BadResponse { .. } => Some(
                 "look at what the server logs, or choose another model or provider; `riverrun providers` lists them"
                     .to_owned(),
@@ -194,6 +207,7 @@ impl ModelError {
             | ModelError::Cancelled
             | ModelError::Unsupported { .. }
             | ModelError::UnknownProvider { .. }
+            | ModelError::BadPrices { .. }
             | ModelError::Internal { .. } => false,
         }
     }

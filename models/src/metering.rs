@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::ModelError;
 use crate::prices::Prices;
 use crate::provider::{
-    ChatReply, ChatRequest, DeltaSink, EmbedReply, EmbedRequest, ModelInfo, ProbeReport, Provider, RerankReply,
+    ChatReply, ChatRequest, Cost, DeltaSink, EmbedReply, EmbedRequest, ModelInfo, ProbeReport, Provider, RerankReply,
     RerankRequest, Usage,
 };
 
@@ -88,8 +88,8 @@ pub struct MeteredCall {
     pub model: String,
     /// Its tokens, as the provider counts them.
     pub usage: Usage,
-    /// US dollars, where the price is known.
-    pub cost_usd: Option<f64>,
+    /// What it cost.
+    pub cost: Cost,
     /// Whether the tokens are estimated, in part or all: the call was cut off before they were counted.
     pub estimated: bool,
 }
@@ -127,8 +127,8 @@ impl Charge {
     /// Takes the call down with what it used, and whether that is an estimate.
     pub(crate) fn settle(self, usage: Usage, estimated: bool, prices: &Prices) {
         let Charge { meter, account, provider, model } = self;
-        let cost_usd = prices.cost(&provider, &model, usage);
-        meter.record(&account, MeteredCall { provider, model, usage, cost_usd, estimated });
+        let cost = prices.cost(&provider, &model, usage);
+        meter.record(&account, MeteredCall { provider, model, usage, cost, estimated });
     }
 }
 

@@ -17,8 +17,8 @@ use crate::metering::{Account, Charge, Charging, Meter, Metering};
 use crate::prices::Prices;
 use crate::progress::PullProgress;
 use crate::provider::{
-    ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, EmbedRequest, ModelInfo, Provider, RerankRequest,
-    Usage,
+    ChatReply, ChatRequest, Cost, DeltaSink, EmbedPurpose, EmbedReply, EmbedRequest, ModelInfo, Provider,
+    RerankRequest, Usage,
 };
 use crate::remote::Remote;
 use crate::remote::table::PROVIDERS;
@@ -208,14 +208,22 @@ impl Models {
         Ok((provider.name().to_owned(), request.model))
     }
 
-    /// US dollars of a call that `provider` and `model` answered, named as in [`Models::chat`]; none where the price is not known, as for all
-    /// models that run on machines of the operator's.
-    pub fn cost_usd(&self, provider: Option<&str>, model: &str, usage: Usage) -> Option<f64> {
-        let (provider, model) = match provider {
-            Some(provider) => (provider, model),
-            None => model.split_once('/').filter(|(provider, _)| self.remote(provider).is_some())?,
-        };
-        self.inner.prices.cost(provider, model, usage)
+    /// What a call cost that `provider` and `model` answered, named as in [`Models::chat`], or neither. One that nobody answers cost nothing.
+    pub fn cost(&self, provider: Option<&str>, model: &str, usage: Usage) -> Cost {
+        let named = self.who_chats(provider, Some(model));
+        named.map_or_else(|_| Cost::default(), |(provider, model)| self.inner.prices.cost(&provider, &model, usage))
+    }
+
+    /// The same of a call that embeds, whose model is named as in [`Models::embed`].
+    pub fn embed_cost(&self, model: &str, usage: Usage) -> Cost {
+        let (provider, name) = self.split(model);
+        self.inner.prices.cost(provider.name(), name, usage)
+    }
+
+    /// Says what a provider lacks to be asked anything, without asking it: an address, a region, a key. Nothing where there is no such provider
+    /// behind HTTP.
+    pub fn ready(&self, provider: &str) -> Result<(), ModelError> {
+        self.remote(provider).map_or(Ok(()), Remote::ready)
     }
 
     /// The first field of a request that its provider would pass over, named as in [`Models::chat`].
@@ -262,14 +270,21 @@ impl Models {
         inputs: Vec<String>,
         purpose: EmbedPurpose,
     ) -> Result<EmbedReply, ModelError> {
-        let model = model.filter(|model| !model.is_empty()).unwrap_or_else(|| self.default_embed_model());
-        let (provider, name) = self.split(model);
-        let request = EmbedRequest { model: name.to_owned(), inputs, purpose };
+        let model = model.unwrap_or_default().to_owned();
+        self.embed_as(EmbedRequest { model, inputs, purpose, dimensions: None }).await
+    }
+
+    /// The same with all that a request may say; an empty model means the default one.
+    pub async fn embed_as(&self, request: EmbedRequest) -> Result<EmbedReply, ModelError> {
+        let model =
+            if request.model.is_empty() { self.default_embed_model().to_owned() } else { request.model.clone() };
+        let (provider, name) = self.split(&model);
+        let request = EmbedRequest { model: name.to_owned(), ..request };
         let charge = self.metering.begin(provider.name(), name);
         let reply = provider.embed(request).await?;
         self.settle(charge, reply.usage);
         // Collections remember the model by the name that reaches it again.
-        Ok(EmbedReply { model: model.to_owned(), ..reply })
+        Ok(EmbedReply { model, ..reply })
     }
 
     /// The tokenizer of an embedding model, where its provider has it.

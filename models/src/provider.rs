@@ -261,6 +261,15 @@ pub struct Usage {
     pub prompt_tokens: u64,
     /// Tokens generated.
     pub completion_tokens: u64,
+    /// Of the prompt's tokens, those that the provider had in its cache, as far as it tells: most charge less for them.
+    #[serde(default)]
+    pub cached_prompt_tokens: u64,
+    /// Of the prompt's tokens, those that the provider put into its cache, where it charges for that.
+    #[serde(default)]
+    pub cache_write_tokens: u64,
+    /// What the provider says that it charges, in billionths of a US dollar; most don't say.
+    #[serde(default)]
+    pub billed_nanousd: Option<u64>,
 }
 
 impl Usage {
@@ -268,6 +277,29 @@ impl Usage {
     pub fn total(self) -> u64 {
         self.prompt_tokens + self.completion_tokens
     }
+}
+
+impl std::ops::AddAssign for Usage {
+    /// The sum of calls that one provider answered: it says of all what it charges, or of none.
+    fn add_assign(&mut self, other: Self) {
+        self.prompt_tokens += other.prompt_tokens;
+        self.completion_tokens += other.completion_tokens;
+        self.cached_prompt_tokens += other.cached_prompt_tokens;
+        self.cache_write_tokens += other.cache_write_tokens;
+        self.billed_nanousd = match (self.billed_nanousd, other.billed_nanousd) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+/// What calls cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Cost {
+    /// US dollars, where the price is known.
+    pub usd: Option<f64>,
+    /// Tokens of a call that a service charges for and whose price is not known; 0 for models that run on machines of the operator's.
+    pub unpriced_tokens: u64,
 }
 
 /// Why generation ended.
@@ -317,6 +349,10 @@ pub struct EmbedRequest {
     /// What they are embedded for.
     #[serde(default)]
     pub purpose: EmbedPurpose,
+    /// The length that the vectors should have; unset is the model's own. A hosted service whose API has no such choice refuses it before it is
+    /// asked; models of this machine, and servers without the choice, give vectors of their own length.
+    #[serde(default)]
+    pub dimensions: Option<usize>,
 }
 
 /// Embedded texts.

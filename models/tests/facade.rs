@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use riverrun_models::{
-    Account, ChatRequest, EmbedPurpose, Message, Meter, MeteredCall, ModelKind, Models, NoDeltas, Presence,
+    Account, ChatRequest, Cost, EmbedPurpose, Message, Meter, MeteredCall, ModelKind, Models, NoDeltas, Presence,
     ProviderKind, Purpose, Reranker, Secret, Usage,
 };
 use serde_json::json;
@@ -75,8 +75,9 @@ async fn given_a_call_that_fails_behind_its_prompt_when_it_is_charged_then_what_
         let request = ChatRequest { model: model.to_owned(), ..hello() };
         models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
     }
-    let usage = Usage { prompt_tokens: 70, completion_tokens: 0 };
-    let call = MeteredCall { provider: "anthropic".into(), model: "m".into(), usage, cost_usd: None, estimated: false };
+    let usage = Usage { prompt_tokens: 70, completion_tokens: 0, ..Usage::default() };
+    let cost = Cost { usd: None, unpriced_tokens: 70 };
+    let call = MeteredCall { provider: "anthropic".into(), model: "m".into(), usage, cost, estimated: false };
     assert_eq!(*kept.0.lock(), [(account, call)], "a server that was not reached used nothing");
 }
 
@@ -105,7 +106,10 @@ async fn given_a_chat_that_is_cut_off_before_a_count_when_it_is_charged_then_its
         let chat = models.chat(None, request, &mut sink, cancel);
         match what {
             "broken" => assert_eq!(chat.await.unwrap_err().code(), "model_bad_response"),
-            "cancelled" => assert_eq!(chat.await.unwrap().usage, Usage { prompt_tokens: 14, completion_tokens: 5 }),
+            "cancelled" => assert_eq!(
+                chat.await.unwrap().usage,
+                Usage { prompt_tokens: 14, completion_tokens: 5, ..Usage::default() }
+            ),
             _ => tokio::select! {
                 reply = chat => panic!("it ended: {reply:?}"),
                 () = gone.cancelled() => {}
@@ -114,8 +118,8 @@ async fn given_a_chat_that_is_cut_off_before_a_count_when_it_is_charged_then_its
         let kept = kept.0.lock();
         let [(charged, call)] = kept.as_slice() else { panic!("{what}: {kept:?}") };
         assert_eq!((charged, call.estimated), (&account, true), "{what}");
-        assert_eq!(call.usage, Usage { prompt_tokens: 14, completion_tokens: 5 }, "{what}");
-        assert!(call.cost_usd.is_some_and(|cost| cost > 0.0), "{what}: {call:?}");
+        assert_eq!(call.usage, Usage { prompt_tokens: 14, completion_tokens: 5, ..Usage::default() }, "{what}");
+        assert!(call.cost.usd.is_some_and(|cost| cost > 0.0), "{what}: {call:?}");
     }
 }
 
@@ -160,11 +164,42 @@ async fn given_a_meter_when_models_are_called_then_it_is_told_of_calls_that_are_
     charged.embed(Some("vllm/e"), vec!["x".into()], EmbedPurpose::Query).await.unwrap_err();
     let kept = kept.0.lock();
     let call = |model: &str, prompt_tokens: u64, cost_usd: Option<f64>| {
-        let usage = Usage { prompt_tokens, completion_tokens: 0 };
+        let usage = Usage { prompt_tokens, completion_tokens: 0, ..Usage::default() };
         let (provider, model) = ("openai".into(), model.into());
-        (account.clone(), MeteredCall { provider, model, usage, cost_usd, estimated: false })
+        let cost = Cost { usd: cost_usd, unpriced_tokens: if cost_usd.is_none() { usage.total() } else { 0 } };
+        (account.clone(), MeteredCall { provider, model, usage, cost, estimated: false })
     };
     assert_eq!(*kept, [call("gpt-4o-mini", 1_000_000, Some(0.15)), call("e", 3, None)]);
+}
+
+#[test]
+fn given_any_way_to_name_a_model_when_its_cost_is_asked_for_then_only_services_lack_a_price() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = support::settings(dir.path());
+    // A gateway may stand in a service's place, and charge.
+    settings.addresses.insert("mistral".to_owned(), "http://127.0.0.1:1".to_owned());
+    let models = Models::new(settings).unwrap();
+    let usage = Usage { prompt_tokens: 100_000, completion_tokens: 1, ..Usage::default() };
+    for (provider, model, usd, unpriced_tokens) in [
+        (Some("openai"), "gpt-4o", Some(0.250_01), 0),
+        (None, "openai/gpt-4o", Some(0.250_01), 0),
+        (None, "mistral/mistral-large", None, 100_001),
+        (Some("mistral"), "mistral-large", None, 100_001),
+        (Some("ollama"), "m", None, 0),
+        (None, "vllm/m", None, 0),
+        (None, "", None, 0),
+        (Some("nobody"), "m", None, 0),
+    ] {
+        let cost = models.cost(provider, model, usage);
+        assert_eq!(
+            (cost.usd.map(|usd| (usd * 1e6).round()), cost.unpriced_tokens),
+            (usd.map(|usd: f64| (usd * 1e6).round()), unpriced_tokens),
+            "{provider:?} {model}"
+        );
+    }
+    let embedded = |model: &str| models.embed_cost(model, usage);
+    assert_eq!(embedded("cohere/embed-v4.0"), Cost { usd: None, unpriced_tokens: 100_001 });
+    assert_eq!((embedded("all-mpnet-base-v2"), embedded("ollama/e")), (Cost::default(), Cost::default()));
 }
 
 #[test]

@@ -124,7 +124,10 @@ async fn given_a_tool_when_it_is_used_then_its_input_is_put_together_and_its_res
         ("messageStop", json!({"stopReason": "tool_use"})),
         (
             "metadata",
-            json!({"usage": {"inputTokens": 5, "outputTokens": 9, "totalTokens": 14}, "metrics": {"latencyMs": 3}}),
+            json!({
+                "usage": {"inputTokens": 2, "cacheReadInputTokens": 2, "cacheWriteInputTokens": 1, "outputTokens": 9, "totalTokens": 14},
+                "metrics": {"latencyMs": 3},
+            }),
         ),
     ];
     let wanted = Mock::given(method("POST")).and(body_partial_json(expected()));
@@ -138,7 +141,10 @@ async fn given_a_tool_when_it_is_used_then_its_input_is_put_together_and_its_res
     let call = ToolCall { id: "tooluse_1".into(), name: "clock".into(), arguments: json!({"zone": 1}) };
     assert_eq!((answered.tool_calls, answered.finish), (vec![call], FinishReason::ToolCalls));
     assert_eq!(answered.text, "let me look");
-    assert_eq!(answered.usage, Usage { prompt_tokens: 5, completion_tokens: 9 });
+    let (cached_prompt_tokens, cache_write_tokens) = (2, 1);
+    let usage =
+        Usage { prompt_tokens: 5, completion_tokens: 9, cached_prompt_tokens, cache_write_tokens, ..Usage::default() };
+    assert_eq!(answered.usage, usage);
     assert_eq!(asked(&server).await, ["/model/eu.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse-stream"]);
 }
 
@@ -155,7 +161,7 @@ async fn given_a_model_that_takes_no_tools_in_a_stream_when_it_has_some_then_its
     let answered = chat(&at(&server), conversation(LLAMA)).await.unwrap();
     assert_eq!((answered.text.as_str(), answered.finish), ("let me look", FinishReason::ToolCalls));
     assert_eq!(answered.tool_calls[0].arguments, json!({"zone": 1}));
-    assert_eq!(answered.usage, Usage { prompt_tokens: 5, completion_tokens: 9 });
+    assert_eq!(answered.usage, Usage { prompt_tokens: 5, completion_tokens: 9, ..Usage::default() });
 
     let server = MockServer::start().await;
     Mock::given(any()).respond_with(said("hi")).mount(&server).await;
@@ -302,7 +308,8 @@ async fn given_credentials_when_anything_is_asked_then_it_is_signed_and_no_secre
     let provider = signed(&server);
     let mut said =
         vec![provider.list_models().await.unwrap_err(), chat(&provider, ask(CLAUDE, "x")).await.unwrap_err()];
-    let texts = EmbedRequest { model: TITAN.into(), inputs: vec!["a".into()], purpose: EmbedPurpose::Query };
+    let texts =
+        EmbedRequest { model: TITAN.into(), inputs: vec!["a".into()], purpose: EmbedPurpose::Query, dimensions: None };
     said.push(provider.embed(texts).await.unwrap_err());
     said.push(provider.count_prompt(&ask(CLAUDE, "x")).await.unwrap_err());
     assert!(!format!("{said:?}").contains(CANARY), "{said:?}");
@@ -380,10 +387,20 @@ async fn given_embedding_models_when_texts_are_embedded_then_each_is_asked_in_it
         model: model.into(),
         inputs: inputs.iter().map(|text| (*text).to_owned()).collect(),
         purpose: EmbedPurpose::Query,
+        dimensions: None,
     };
     let embedded = at(&server).embed(texts(TITAN, &["a", "b"])).await.unwrap();
     assert_eq!((embedded.vectors, embedded.dimensions), (vec![vec![1.0, 0.0], vec![0.0, 1.0]], 2));
     assert_eq!((embedded.usage.prompt_tokens, embedded.truncated), (4, 0));
+    let asked_for = json!({"inputText": "c", "dimensions": 2});
+    let vector = reply(json!({"embedding": [1.0, 0.0], "inputTextTokenCount": 2}));
+    Mock::given(body_partial_json(asked_for)).respond_with(vector).expect(1).mount(&server).await;
+    let shorter = EmbedRequest { dimensions: Some(2), ..texts(TITAN, &["c"]) };
+    assert_eq!(at(&server).embed(shorter).await.unwrap().vectors, [[1.0, 0.0]]);
+    for model in ["amazon.titan-embed-text-v1", COHERE] {
+        let refused = EmbedRequest { dimensions: Some(2), ..texts(model, &["c"]) };
+        assert_eq!(at(&server).embed(refused).await.unwrap_err().code(), "model_unsupported", "{model}");
+    }
 
     for body in [json!([[1.0], [2.0]]), json!({"float": [[1.0], [2.0]]})] {
         let server = MockServer::start().await;

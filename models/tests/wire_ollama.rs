@@ -38,7 +38,7 @@ async fn given_a_stream_in_any_blocks_when_chatting_then_text_usage_and_finish_a
         let reply =
             ollama(&server.address, |_| ()).chat(ask("m", "hi"), &mut sink, CancellationToken::new()).await.unwrap();
         assert_eq!(reply.text, "Grüße 日本 🦀");
-        assert_eq!(reply.usage, Usage { prompt_tokens: 26, completion_tokens: 7 });
+        assert_eq!(reply.usage, Usage { prompt_tokens: 26, completion_tokens: 7, ..Usage::default() });
         assert_eq!((reply.finish, reply.model.as_str()), (FinishReason::Stop, "m"));
         assert_eq!(shown, reply.text);
     }
@@ -205,11 +205,16 @@ async fn given_a_server_when_it_is_probed_and_listed_then_version_models_and_vec
     assert_eq!((probe.version.as_deref(), probe.models), (Some("0.12.0"), 2));
     let listed = provider.list_models().await.unwrap();
     assert_eq!((listed[0].name.as_str(), listed[0].size_bytes), ("qwen2.5:0.5b", Some(397821319)));
-    let request =
-        EmbedRequest { model: "e".into(), inputs: vec!["a".into(), "b".into()], purpose: EmbedPurpose::Query };
+    let request = EmbedRequest {
+        model: "e".into(),
+        inputs: vec!["a".into(), "b".into()],
+        purpose: EmbedPurpose::Query,
+        dimensions: None,
+    };
     let embedded = provider.embed(request).await.unwrap();
     assert_eq!((embedded.dimensions, embedded.vectors), (2, vec![vec![0.5, 1.0], vec![0.0, -1.0]]));
-    let request = EmbedRequest { model: "e".into(), inputs: vec!["a".into()], purpose: EmbedPurpose::Document };
+    let request =
+        EmbedRequest { model: "e".into(), inputs: vec!["a".into()], purpose: EmbedPurpose::Document, dimensions: None };
     assert!(provider.embed(request).await.is_err());
 }
 
@@ -238,7 +243,7 @@ async fn given_a_text_that_is_too_long_to_embed_when_it_is_among_others_then_it_
     of(&["four"], false).respond_with(vectors(&["four"])).expect(1).mount(&server).await;
     let provider = ollama(&server.uri(), |settings| settings.context_tokens = 4096);
     let inputs = inputs.iter().map(|input| (*input).to_owned()).collect();
-    let request = EmbedRequest { model: "e".into(), inputs, purpose: EmbedPurpose::Document };
+    let request = EmbedRequest { model: "e".into(), inputs, purpose: EmbedPurpose::Document, dimensions: None };
     let reply = provider.embed(request).await.unwrap();
     let firsts: Vec<f32> = reply.vectors.iter().map(|vector| vector[0]).collect();
     assert_eq!(firsts, [1.0, 2.0, 3.0, 4.0], "in the order of the texts");
@@ -254,7 +259,7 @@ async fn given_an_embedding_that_is_refused_for_another_reason_then_it_is_the_er
         let refused = ResponseTemplate::new(400).set_body_json(json!({"error": reason}));
         Mock::given(path("/api/embed")).respond_with(refused).expect(requests).mount(&server).await;
         let inputs = vec!["a".to_owned(), "b".to_owned()];
-        let request = EmbedRequest { model: "e".into(), inputs, purpose: EmbedPurpose::Document };
+        let request = EmbedRequest { model: "e".into(), inputs, purpose: EmbedPurpose::Document, dimensions: None };
         let error = ollama(&server.uri(), |_| ()).embed(request).await.unwrap_err();
         assert_eq!(error.code(), "model_bad_request");
         assert!(error.to_string().contains(reason), "{error}");

@@ -47,7 +47,7 @@ async fn given_a_stream_in_any_blocks_when_chatting_then_text_usage_and_finish_a
         let reply =
             openai(&server.address, |_| ()).chat(ask("m", "hi"), &mut sink, CancellationToken::new()).await.unwrap();
         assert_eq!((reply.text.as_str(), reply.finish), ("Größe 日本 🦀", FinishReason::Length));
-        assert_eq!(reply.usage, Usage { prompt_tokens: 12, completion_tokens: 3 });
+        assert_eq!(reply.usage, Usage { prompt_tokens: 12, completion_tokens: 3, ..Usage::default() });
         assert_eq!(shown, reply.text);
     }
 }
@@ -388,8 +388,12 @@ async fn given_a_server_when_it_lists_embeds_reranks_and_counts_then_orders_are_
     let contexts: Vec<_> = provider.list_models().await.unwrap().iter().map(|info| info.context_tokens).collect();
     assert_eq!(contexts, [None, Some(4096), Some(32_768), Some(512)]);
     assert_eq!(provider.probe().await.unwrap().models, 4);
-    let request =
-        EmbedRequest { model: "e".into(), inputs: vec!["a".into(), "b".into()], purpose: EmbedPurpose::Document };
+    let request = EmbedRequest {
+        model: "e".into(),
+        inputs: vec!["a".into(), "b".into()],
+        purpose: EmbedPurpose::Document,
+        dimensions: None,
+    };
     assert_eq!(provider.embed(request).await.unwrap().vectors, [[1.0, 0.0], [2.0, 0.0]]);
     let request = |documents: Vec<String>| RerankRequest { model: "r".into(), query: "q".into(), documents };
     assert_eq!(provider.rerank(request(vec!["a".into(), "b".into()])).await.unwrap().scores, [0.1, 0.9]);

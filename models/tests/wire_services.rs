@@ -65,7 +65,12 @@ fn structured(schema: Value) -> ChatRequest {
 }
 
 fn embed(inputs: usize) -> EmbedRequest {
-    EmbedRequest { model: "e".into(), inputs: vec!["text".into(); inputs], purpose: EmbedPurpose::Query }
+    EmbedRequest {
+        model: "e".into(),
+        inputs: vec!["text".into(); inputs],
+        purpose: EmbedPurpose::Query,
+        dimensions: None,
+    }
 }
 
 fn rerank() -> RerankRequest {
@@ -440,5 +445,92 @@ async fn given_services_that_only_embed_and_rank_when_they_are_asked_then_purpos
         for error in [chat(&provider, ask("m", "x")).await.unwrap_err(), provider.list_models().await.unwrap_err()] {
             assert_eq!(error.code(), "model_unsupported", "{name}");
         }
+    }
+}
+
+#[tokio::test]
+async fn given_a_length_of_vectors_when_texts_are_embedded_then_it_is_sent_or_refused_before_a_call() {
+    let listed = json!({"data": [{"index": 0, "embedding": [1.0, 0.0]}], "usage": {"total_tokens": 3}});
+    let gemini = json!({"embeddings": [{"values": [1.0, 0.0]}]});
+    let cohere = json!({"embeddings": {"float": [[1.0, 0.0]]}});
+    let asked = |dimensions| EmbedRequest { dimensions, ..embed(1) };
+    for (name, to, field, vectors) in [
+        ("openai", "/v1/embeddings", json!({"dimensions": 2}), &listed),
+        ("azure", "/openai/v1/embeddings", json!({"dimensions": 2}), &listed),
+        ("mistral", "/v1/embeddings", json!({"output_dimension": 2}), &listed),
+        ("voyage", "/v1/embeddings", json!({"output_dimension": 2}), &listed),
+        ("jina", "/v1/embeddings", json!({"dimensions": 2}), &listed),
+        ("vllm", "/v1/embeddings", json!({"dimensions": 2}), &listed),
+        ("cohere", "/v2/embed", json!({"output_dimension": 2}), &cohere),
+        ("gemini", "/v1beta/models/e:batchEmbedContents", json!({"requests": [{"outputDimensionality": 2}]}), &gemini),
+    ] {
+        let server = MockServer::start().await;
+        let (with, without) = (reply(vectors.clone()), reply(vectors.clone()));
+        post(to).and(body_partial_json(field)).respond_with(with).expect(1).mount(&server).await;
+        post(to).respond_with(without).expect(1).mount(&server).await;
+        let provider = at(name, &server);
+        for dimensions in [Some(2), None] {
+            assert_eq!(provider.embed(asked(dimensions)).await.unwrap().dimensions, 2, "{name} {dimensions:?}");
+        }
+        let sent = server.received_requests().await.unwrap();
+        let unasked = String::from_utf8_lossy(&sent[1].body);
+        assert!(!unasked.to_lowercase().contains("dimension"), "{name}: {unasked}");
+    }
+    for name in ["groq", "openrouter", "together", "deepseek", "bedrock"] {
+        let server = MockServer::start().await;
+        let error = at(name, &server).embed(asked(Some(2))).await.unwrap_err();
+        assert_eq!(error.code(), "model_unsupported", "{name}");
+        assert!(error.to_string().contains("vectors of 2 dimensions"), "{name}: {error}");
+        assert!(server.received_requests().await.unwrap().is_empty(), "{name} was asked");
+    }
+    // Nothing is charged there, and the length may be the model's own.
+    let server = MockServer::start().await;
+    post("/v1/embeddings").respond_with(reply(listed)).expect(1).mount(&server).await;
+    assert_eq!(at("llamacpp", &server).embed(asked(Some(3))).await.unwrap().dimensions, 2);
+}
+
+#[tokio::test]
+async fn given_counts_that_tell_of_a_cache_or_of_dollars_when_a_chat_ends_then_they_are_in_what_it_used() {
+    let chunk = |usage: Value| {
+        vec![json!({"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}], "usage": usage})]
+    };
+    let counts = |more: Value| {
+        let mut usage = json!({"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13});
+        usage.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        chunk(usage)
+    };
+    let anthropic = vec![
+        json!({"type": "message_start", "message": {"usage": {"input_tokens": 1, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 2}}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hi"}}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}}),
+        json!({"type": "message_stop"}),
+    ];
+    let gemini = vec![json!({
+        "candidates": [{"content": {"parts": [{"text": "hi"}]}, "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 3, "cachedContentTokenCount": 7},
+    })];
+    let cached = json!({"prompt_tokens_details": {"cached_tokens": 7, "audio_tokens": 0}});
+    let dollars = json!({"cost": 0.0125, "prompt_tokens_details": {"cached_tokens": 7}});
+    for (name, events, cached_prompt_tokens, cache_write_tokens, billed_nanousd) in [
+        ("openai", counts(cached), 7, 0, None),
+        ("deepseek", counts(json!({"prompt_cache_hit_tokens": 7, "prompt_cache_miss_tokens": 3})), 7, 0, None),
+        ("groq", counts(json!({"prompt_tokens_details": null})), 0, 0, None),
+        ("mistral", counts(json!({"prompt_tokens_details": "none"})), 0, 0, None),
+        ("vllm", counts(json!({"prompt_tokens_details": {"cached_tokens": 99}})), 10, 0, None),
+        ("openrouter", counts(dollars.clone()), 7, 0, Some(12_500_000)),
+        ("openrouter", counts(json!({"cost": -1.0})), 0, 0, None),
+        ("together", counts(dollars), 7, 0, None),
+        ("together", counts(json!({"cost": {"total": 1}})), 0, 0, None),
+        ("anthropic", anthropic, 7, 2, None),
+        ("gemini", gemini, 7, 0, None),
+    ] {
+        let server = MockServer::start().await;
+        Mock::given(method("POST")).respond_with(sse(&events)).mount(&server).await;
+        let used = chat(&at(name, &server), ask("m", "x")).await.unwrap().usage;
+        let (prompt_tokens, completion_tokens) = (10, 3);
+        let wanted =
+            Usage { prompt_tokens, completion_tokens, cached_prompt_tokens, cache_write_tokens, billed_nanousd };
+        assert_eq!(used, wanted, "{name}");
     }
 }

@@ -18,8 +18,17 @@ pub struct Usage {
     pub prompt_tokens: i64,
     /// Tokens written.
     pub completion_tokens: i64,
-    /// US dollars; `None` when the price is not known.
+    /// US dollars; `None` when the price is not known. Of a sum, those of the calls whose price is.
     pub cost_usd: Option<f64>,
+    /// Tokens of calls that somebody charges for and whose price is not known: `cost_usd` is without them.
+    #[serde(default)]
+    pub unpriced_tokens: i64,
+    /// Of the tokens read, those that the provider had in a cache.
+    #[serde(default)]
+    pub cached_prompt_tokens: i64,
+    /// Of the tokens read, those that the provider put into a cache, where it charges for that.
+    #[serde(default)]
+    pub cache_write_tokens: i64,
 }
 
 impl Usage {
@@ -37,6 +46,9 @@ impl std::ops::AddAssign for Usage {
             (Some(a), Some(b)) => Some(a + b),
             (a, b) => a.or(b),
         };
+        self.unpriced_tokens = self.unpriced_tokens.saturating_add(other.unpriced_tokens);
+        self.cached_prompt_tokens = self.cached_prompt_tokens.saturating_add(other.cached_prompt_tokens);
+        self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
     }
 }
 

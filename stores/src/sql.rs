@@ -33,6 +33,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (208, "model cards", include_str!("../migrations/0208_model_cards.sql")),
     (209, "model calls", include_str!("../migrations/0209_model_calls.sql")),
     (211, "tunings", include_str!("../migrations/0211_tunings.sql")),
+    (215, "unpriced tokens", include_str!("../migrations/0215_unpriced_tokens.sql")),
 ];
 
 const READERS: u32 = 4;

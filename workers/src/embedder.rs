@@ -318,7 +318,8 @@ pub(crate) fn may_pass(error: &ModelError) -> bool {
         ModelError::ContextOverflow { .. }
         | ModelError::BadRequest { .. }
         | ModelError::Unsupported { .. }
-        | ModelError::UnknownProvider { .. } => false,
+        | ModelError::UnknownProvider { .. }
+        | ModelError::BadPrices { .. } => false,
     }
 }
 

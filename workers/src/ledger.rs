@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use riverrun_log::{LogError, Outgoing, Producer};
-use riverrun_models::{Account, Meter, MeteredCall};
+use riverrun_models::{Account, Cost, Meter, MeteredCall, Usage as Tokens};
 use riverrun_schemas::finetune::{FinetuneEvent, ModelUsed};
 use riverrun_schemas::{EventId, Usage, now_ms};
 use tokio::sync::Notify;
@@ -60,7 +60,7 @@ struct Sum {
 
 impl Meter for Ledger {
     fn record(&self, account: &Account, call: MeteredCall) {
-        let MeteredCall { provider, model, usage, cost_usd, estimated } = call;
+        let MeteredCall { provider, model, usage, cost, estimated } = call;
         let entry = Entry { account: account.clone(), provider, model, estimated };
         let mut sums = self.shared.sums.lock();
         if sums.len() >= MAX_SUMS && !sums.contains_key(&entry) {
@@ -72,15 +72,23 @@ impl Meter for Ledger {
             return;
         }
         let sum = sums.entry(entry).or_default();
-        let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
         sum.calls += 1;
-        sum.usage += Usage {
-            prompt_tokens: count(usage.prompt_tokens),
-            completion_tokens: count(usage.completion_tokens),
-            cost_usd,
-        };
+        sum.usage += tokens_of(usage, cost);
         drop(sums);
         self.shared.came.notify_one();
+    }
+}
+
+/// What a call used, as the log has it.
+pub(crate) fn tokens_of(used: Tokens, cost: Cost) -> Usage {
+    let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+    Usage {
+        prompt_tokens: count(used.prompt_tokens),
+        completion_tokens: count(used.completion_tokens),
+        cost_usd: cost.usd,
+        unpriced_tokens: count(cost.unpriced_tokens),
+        cached_prompt_tokens: count(used.cached_prompt_tokens),
+        cache_write_tokens: count(used.cache_write_tokens),
     }
 }
 
@@ -203,13 +211,15 @@ async fn send(producer: &Producer, events: &[FinetuneEvent]) -> Result<(), LogEr
 
 #[cfg(test)]
 mod tests {
-    use riverrun_models::{Purpose, Usage as Tokens};
+    use riverrun_models::Purpose;
 
     use super::*;
 
     fn call(model: &str, prompt_tokens: u64, cost_usd: Option<f64>) -> MeteredCall {
-        let usage = Tokens { prompt_tokens, completion_tokens: 1 };
-        MeteredCall { provider: "openai".into(), model: model.into(), usage, cost_usd, estimated: false }
+        let usage = Tokens { prompt_tokens, completion_tokens: 1, cached_prompt_tokens: 3, ..Tokens::default() };
+        let unpriced_tokens = if cost_usd.is_none() { usage.total() } else { 0 };
+        let cost = Cost { usd: cost_usd, unpriced_tokens };
+        MeteredCall { provider: "openai".into(), model: model.into(), usage, cost, estimated: false }
     }
 
     fn used(events: Vec<FinetuneEvent>) -> Vec<ModelUsed> {
@@ -239,6 +249,8 @@ mod tests {
             [("chat", "a", 2, 30), ("chat (estimated)", "a", 1, 3), ("chat", "b", 1, 5), ("memory", "a", 1, 7)]
         );
         assert_eq!((found[0].usage.cost_usd, found[0].usage.completion_tokens), (Some(0.75), 2));
+        assert_eq!((found[0].usage.unpriced_tokens, found[0].usage.cached_prompt_tokens), (0, 6));
+        assert_eq!((found[2].usage.cost_usd, found[2].usage.unpriced_tokens), (None, 6));
         assert_eq!((found[3].session.as_deref(), found[3].namespace.as_str()), (Some("s"), "team"));
         assert_ne!(found[0].use_id, found[1].use_id);
         assert!(ledger.take().is_empty());

@@ -33,7 +33,11 @@ pub(crate) fn tools() -> Vec<ToolManifest> {
 }
 
 pub(crate) fn reply(text: &str) -> Reply {
-    Reply { text: text.into(), usage: Usage { prompt_tokens: 10, completion_tokens: 5, cost_usd: None }, cut: false }
+    Reply {
+        text: text.into(),
+        usage: Usage { prompt_tokens: 10, completion_tokens: 5, cost_usd: None, ..Usage::default() },
+        cut: false,
+    }
 }
 
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt, stream};
 use parking_lot::Mutex;
 use riverrun_knowledge::room;
-use riverrun_models::{ChatReply, ChatRequest, EmbedPurpose, FinishReason, Message, Models, NoDeltas, Purpose};
+use riverrun_models::{ChatReply, ChatRequest, Cost, EmbedPurpose, FinishReason, Message, Models, NoDeltas, Purpose};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
@@ -105,12 +105,12 @@ fn chat_request(body: ChatBody, core: &Core) -> Result<ChatRequest, ApiError> {
 }
 
 fn done(models: &Models, provider: Option<&str>, asked: &str, reply: ChatReply) -> ChatDone {
-    let cost_usd = models.cost_usd(provider, asked, reply.usage);
+    let cost = models.cost(provider, asked, reply.usage);
     ChatDone {
         text: reply.text,
         model: reply.model,
         finish_reason: finish_name(reply.finish).to_owned(),
-        usage: UsageView { cost_usd, ..usage(reply.usage) },
+        usage: usage(reply.usage, cost),
     }
 }
 
@@ -124,13 +124,17 @@ fn finish_name(reason: FinishReason) -> &'static str {
     }
 }
 
-pub(super) fn usage(usage: riverrun_models::Usage) -> UsageView {
+/// Tokens and what they cost, as they are shown.
+pub(super) fn usage(usage: riverrun_models::Usage, cost: Cost) -> UsageView {
     let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     UsageView {
         prompt_tokens: count(usage.prompt_tokens),
         completion_tokens: count(usage.completion_tokens),
         total_tokens: count(usage.total()),
-        cost_usd: None,
+        cost_usd: cost.usd,
+        unpriced_tokens: count(cost.unpriced_tokens),
+        cached_prompt_tokens: count(usage.cached_prompt_tokens),
+        cache_write_tokens: count(usage.cache_write_tokens),
     }
 }
 
@@ -146,7 +150,7 @@ async fn embed(State(core): State<Core>, Json(body): Json<EmbedBody>) -> Result<
     let models = core.models_for(None, Purpose::Embed);
     let reply = models.embed(model.as_deref(), body.inputs, EmbedPurpose::Document).await?;
     Ok(Reply(EmbedDone {
-        usage: usage(reply.usage),
+        usage: usage(reply.usage, core.models().embed_cost(&reply.model, reply.usage)),
         model: reply.model,
         dimensions: reply.dimensions,
         vectors: reply.vectors,

@@ -28,7 +28,6 @@ use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{
     ForgetDone, LeftOutView, MemoryChatBody, MemoryChatDone, MemoryContextView, Page, Problem, RecalledView, TurnBody,
-    UsageView,
 };
 
 /// Longest query, in bytes.
@@ -308,10 +307,7 @@ async fn answer(
     let done = |text: String, model: Option<String>, used: riverrun_models::Usage, talk: &Talk| MemoryChatDone {
         text,
         model,
-        usage: UsageView {
-            cost_usd: state.core().models().cost_usd(talk.provider.as_deref(), &talk.base.model, used),
-            ..usage(used)
-        },
+        usage: usage(used, state.core().models().cost(talk.provider.as_deref(), &talk.base.model, used)),
         turn_id: talk.turn_id,
         answer_turn_id: answer_id,
         turns_shown: talk.shown.context.turns.len(),

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use riverrun_knowledge::answer::{AskError, AskUsage};
 use riverrun_knowledge::retrieval::{MAX_CONTEXT_BYTES, RetrievalError};
 use riverrun_knowledge::{AskReply, AskRequest, SearchRequest, SearchResult};
-use riverrun_models::{DeltaSink, Models, Usage};
+use riverrun_models::{DeltaSink, Models};
 use riverrun_schemas::ingest::document_id;
 use riverrun_schemas::{Collection, CollectionName, DocumentId, counted};
 use riverrun_stores::read_models::documents;
@@ -206,10 +206,9 @@ async fn ask(State(state): State<AppState>, Json(body): Json<AskBody>) -> Result
 
 /// The answer with what it cost, where the price is known.
 fn priced(mut reply: AskReply, request: &AskRequest, models: &Models) -> AskReply {
-    let AskUsage { prompt_tokens, completion_tokens, .. } = reply.usage;
     let model = request.model.as_deref().unwrap_or_default();
-    let used = Usage { prompt_tokens, completion_tokens };
-    reply.usage.cost_usd = models.cost_usd(request.provider.as_deref(), model, used);
+    let cost = models.cost(request.provider.as_deref(), model, reply.usage.told);
+    reply.usage = AskUsage { cost_usd: cost.usd, unpriced_tokens: cost.unpriced_tokens, ..reply.usage };
     reply
 }
 
@@ -264,7 +263,7 @@ impl From<AskError> for ApiError {
 
 #[cfg(test)]
 mod tests {
-    use riverrun_models::ModelSettings;
+    use riverrun_models::{ModelSettings, Usage};
     use serde_json::json;
 
     use super::*;
@@ -275,7 +274,7 @@ mod tests {
             found: true,
             citations: Vec::new(),
             sentences: Vec::new(),
-            usage: AskUsage { prompt_tokens: 1_000_000, completion_tokens: 0, ..AskUsage::default() },
+            usage: AskUsage { told: Usage { prompt_tokens: 1_000_000, ..Usage::default() }, ..AskUsage::default() },
             took_ms: riverrun_knowledge::answer::AskTimes::default(),
             trace_id: None,
             model: Some("m".to_owned()),
@@ -294,9 +293,17 @@ mod tests {
             model: Some(model.to_owned()),
             ..AskRequest::new(SearchRequest::new(collection.clone(), "q"))
         };
-        for (model, cost) in [("openai/gpt-4o-mini", json!(0.15)), ("ollama/m", Value::Null)] {
+        for (model, cost, unpriced) in [
+            ("openai/gpt-4o-mini", json!(0.15), Value::Null),
+            ("ollama/m", Value::Null, Value::Null),
+            ("mistral/m", Value::Null, json!(1_000_000)),
+        ] {
             let shown = serde_json::to_value(priced(reply(), &asked(model), &models)).unwrap();
-            assert_eq!(shown["usage"]["cost_usd"], cost, "{model}");
+            assert_eq!(
+                (&shown["usage"]["cost_usd"], &shown["usage"]["unpriced_tokens"]),
+                (&cost, &unpriced),
+                "{model}"
+            );
         }
     }
 }

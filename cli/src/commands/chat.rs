@@ -127,7 +127,13 @@ mod tests {
             text: String::new(),
             model: "m".to_owned(),
             finish_reason: finish_reason.to_owned(),
-            usage: UsageView { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7, cost_usd },
+            usage: UsageView {
+                prompt_tokens: 3,
+                completion_tokens: 4,
+                total_tokens: 7,
+                cost_usd,
+                ..UsageView::default()
+            },
         };
         assert_eq!(closing(&done("stop", None)), "m · 7 tokens");
         assert_eq!(closing(&done("stop", Some(0.000_25))), "m · 7 tokens · 0.000250 USD");

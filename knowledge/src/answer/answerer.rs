@@ -218,7 +218,9 @@ fn reply_of(
             prompt_tokens: reply.usage.prompt_tokens,
             completion_tokens: reply.usage.completion_tokens,
             total_tokens: reply.usage.total(),
-            cost_usd: None,
+            cached_prompt_tokens: reply.usage.cached_prompt_tokens,
+            told: reply.usage,
+            ..AskUsage::default()
         },
         took_ms,
         trace_id: None,

@@ -1,4 +1,4 @@
-use riverrun_models::{FinishReason, ModelError};
+use riverrun_models::{FinishReason, ModelError, Usage};
 use riverrun_schemas::{ChunkId, DocumentId, Failure};
 use serde::Serialize;
 
@@ -118,6 +118,11 @@ pub struct DroppedChunk {
     pub reason: String,
 }
 
+/// Whether a count says nothing.
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// Tokens of the model call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct AskUsage {
@@ -130,6 +135,15 @@ pub struct AskUsage {
     /// US dollars, where somebody who knows the price has said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// The tokens, where a service charges for them and their price is not known; 0 is left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unpriced_tokens: u64,
+    /// Of the tokens read, those that the provider had in its cache; 0 is left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cached_prompt_tokens: u64,
+    /// What the model told, which the cost follows from.
+    #[serde(skip)]
+    pub told: Usage,
 }
 
 /// Milliseconds of each stage.

@@ -121,7 +121,7 @@ impl LanguageModels for TestModels {
         for piece in chars.chunks(3) {
             sink.delta(&piece.iter().collect::<String>());
         }
-        let usage = Usage { prompt_tokens: 10, completion_tokens: 5 };
+        let usage = Usage { prompt_tokens: 10, completion_tokens: 5, ..Usage::default() };
         Ok(ChatReply { text, tool_calls: Vec::new(), usage, finish: FinishReason::Stop, model: "scripted".to_owned() })
     }
 

@@ -11,7 +11,7 @@ use super::protocol::{Fault, Listed, Protocol, changes, first_given, json};
 use super::{number, set};
 use crate::http::Call;
 use crate::http::refusal::message_of;
-use crate::provider::{ChatRequest, DeltaSink, FinishReason, Message, ModelKind, Role, ToolSpec};
+use crate::provider::{ChatRequest, DeltaSink, FinishReason, Message, ModelKind, Role, ToolSpec, Usage};
 
 /// The API wants a bound; this is what every model of it can write.
 const DEFAULT_MAX_TOKENS: u32 = 4096;
@@ -49,7 +49,7 @@ impl Protocol for Anthropic {
         sink: &mut dyn DeltaSink,
     ) -> Result<ControlFlow<()>, Fault> {
         match json(event)? {
-            Event::MessageStart { message } => gathered.usage.prompt_tokens = message.usage.prompt(),
+            Event::MessageStart { message } => gathered.usage = message.usage.of_prompt(),
             Event::ContentBlockStart { index, content_block } => match content_block {
                 Block::Text { text } => gathered.say(&text, sink),
                 Block::ToolUse { id, name } => gathered.call(index, &id, &name, "")?,
@@ -280,9 +280,12 @@ struct WireUsage {
 }
 
 impl WireUsage {
-    /// All that the model read, cached or not.
-    fn prompt(&self) -> u64 {
-        self.input_tokens + self.cache_creation_input_tokens.unwrap_or(0) + self.cache_read_input_tokens.unwrap_or(0)
+    /// All that the model read, cached or not. What it writes is counted at the end.
+    fn of_prompt(&self) -> Usage {
+        let cached_prompt_tokens = self.cache_read_input_tokens.unwrap_or(0);
+        let cache_write_tokens = self.cache_creation_input_tokens.unwrap_or(0);
+        let prompt_tokens = self.input_tokens + cache_write_tokens + cached_prompt_tokens;
+        Usage { prompt_tokens, cached_prompt_tokens, cache_write_tokens, ..Usage::default() }
     }
 }
 

@@ -79,8 +79,11 @@ impl Protocol for Cohere {
             "message-end" => {
                 let tokens = &event_value.delta["usage"]["tokens"];
                 let count = |name: &str| tokens[name].as_f64().unwrap_or(0.0) as u64;
-                gathered.usage =
-                    Usage { prompt_tokens: count("input_tokens"), completion_tokens: count("output_tokens") };
+                gathered.usage = Usage {
+                    prompt_tokens: count("input_tokens"),
+                    completion_tokens: count("output_tokens"),
+                    ..Usage::default()
+                };
                 gathered.finish = Some(match event_value.delta["finish_reason"].as_str().unwrap_or_default() {
                     "MAX_TOKENS" => FinishReason::Length,
                     "TOOL_CALL" => FinishReason::ToolCalls,
@@ -136,14 +139,19 @@ impl Protocol for Cohere {
             EmbedPurpose::Document => "search_document",
             EmbedPurpose::Query => "search_query",
         };
-        let body = json!({
+        let mut body = json!({
             "model": part.model, "texts": part.inputs, "input_type": purpose, "embedding_types": ["float"],
             "truncate": if part.cut { "END" } else { "NONE" },
         });
+        set(&mut body, "output_dimension", part.dimensions.map(Value::from));
         Some(Call::post("/v2/embed", body))
     }
 
     fn can_cut(&self, _model: &str) -> bool {
+        true
+    }
+
+    fn takes_dimensions(&self, _model: &str) -> bool {
         true
     }
 
@@ -160,7 +168,7 @@ impl Protocol for Cohere {
         }
         let answer: Answer = json(body)?;
         let tokens = answer.meta["billed_units"]["input_tokens"].as_f64().unwrap_or(0.0) as u64;
-        Ok((answer.embeddings.float, Usage { prompt_tokens: tokens, completion_tokens: 0 }))
+        Ok((answer.embeddings.float, Usage { prompt_tokens: tokens, completion_tokens: 0, ..Usage::default() }))
     }
 
     fn embed_batch(&self, _model: &str) -> usize {

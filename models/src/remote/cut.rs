@@ -46,7 +46,7 @@ impl<'s> Underway<'s> {
         let told = self.gathered.usage;
         let used = filled(told, self.gathered.bytes(), prompt_was_read, || estimate::prompt_tokens(self.request));
         if used != told {
-            let Usage { prompt_tokens, completion_tokens } = used;
+            let Usage { prompt_tokens, completion_tokens, .. } = used;
             let (provider, model) = (self.provider, self.request.model.as_str());
             tracing::info!(
                 provider,
@@ -76,7 +76,7 @@ fn filled(told: Usage, came: usize, prompt_was_read: bool, prompt: impl FnOnce()
     let prompt_tokens = if told.prompt_tokens == 0 && read { prompt() } else { told.prompt_tokens };
     let completion_tokens =
         if told.completion_tokens == 0 { estimate::tokens_of(came) } else { told.completion_tokens };
-    Usage { prompt_tokens, completion_tokens }
+    Usage { prompt_tokens, completion_tokens, ..told }
 }
 
 #[cfg(test)]
@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn given_what_a_service_told_when_a_chat_is_cut_off_then_only_what_is_missing_is_estimated() {
-        let usage = |prompt_tokens: u64, completion_tokens: u64| Usage { prompt_tokens, completion_tokens };
+        let usage =
+            |prompt_tokens: u64, completion_tokens: u64| Usage { prompt_tokens, completion_tokens, ..Usage::default() };
         for (told, came, read, wanted) in [
             (usage(0, 0), 0, false, usage(0, 0)),
             (usage(0, 0), 0, true, usage(9, 0)),

@@ -56,7 +56,9 @@ impl Protocol for Gemini {
         }
         if let Some(usage) = chunk.usage_metadata {
             let completion_tokens = usage.candidates_token_count + usage.thoughts_token_count;
-            gathered.usage = Usage { prompt_tokens: usage.prompt_token_count, completion_tokens };
+            let prompt_tokens = usage.prompt_token_count;
+            let cached_prompt_tokens = usage.cached_content_token_count.min(prompt_tokens);
+            gathered.usage = Usage { prompt_tokens, completion_tokens, cached_prompt_tokens, ..Usage::default() };
         }
         // One candidate is asked for.
         let Some(candidate) = chunk.candidates.into_iter().next() else { return Ok(ControlFlow::Continue(())) };
@@ -123,7 +125,11 @@ impl Protocol for Gemini {
         let requests: Vec<Value> = part
             .inputs
             .iter()
-            .map(|text| json!({"model": model, "content": {"parts": [{"text": text}]}, "taskType": purpose}))
+            .map(|text| {
+                let mut one = json!({"model": model, "content": {"parts": [{"text": text}]}, "taskType": purpose});
+                set(&mut one, "outputDimensionality", part.dimensions.map(Value::from));
+                one
+            })
             .collect();
         let path = format!("/models/{}:batchEmbedContents", encoded(part.model));
         Some(Call::post(path, json!({"requests": requests})))
@@ -140,6 +146,10 @@ impl Protocol for Gemini {
         }
         let answer: Answer = json(body)?;
         Ok((answer.embeddings.into_iter().map(|entry| entry.values).collect(), Usage::default()))
+    }
+
+    fn takes_dimensions(&self, _model: &str) -> bool {
+        true
     }
 
     fn embed_batch(&self, _model: &str) -> usize {
@@ -324,6 +334,8 @@ struct UsageMetadata {
     prompt_token_count: u64,
     candidates_token_count: u64,
     thoughts_token_count: u64,
+    /// Part of the prompt's count.
+    cached_content_token_count: u64,
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl Remote {
             Wire::OpenAi(dialect) => {
                 // Another server in OpenAI's place speaks what the compatible ones speak.
                 let compatible = elsewhere && spec.name == "openai";
-                let dialect = if compatible { openai::dialect::SERVER } else { dialect };
+                let dialect = if compatible { openai::dialect::COMPATIBLE } else { dialect };
                 let api_version = settings.azure_api_version.clone().filter(|_| dialect.deployments);
                 if api_version.is_some() {
                     // The paths with a version begin at the resource.
@@ -241,7 +241,7 @@ impl Remote {
                 }
             };
             reply.vectors.extend(vectors);
-            reply.usage.prompt_tokens += used.prompt_tokens;
+            reply.usage += used;
         }
         Ok(())
     }
@@ -352,12 +352,20 @@ impl Provider for Remote {
 
     async fn embed(&self, request: EmbedRequest) -> Result<EmbedReply, ModelError> {
         self.ready()?;
-        let EmbedRequest { model, inputs, purpose } = request;
+        let EmbedRequest { model, inputs, purpose, dimensions: asked } = request;
+        let dimensions = asked.filter(|_| self.protocol.takes_dimensions(&model));
+        // What a service charges for must be what was asked for. Other servers cost nothing, and the length may be their model's own.
+        if let (Some(asked), None, ProviderKind::Hosted) = (asked, dimensions, self.spec.kind) {
+            let what = format!(
+                "make vectors of {asked} dimensions with {model:?}: its API has no such choice; leave dimensions out"
+            );
+            return Err(self.unsupported(&what));
+        }
         let vectors = Vec::with_capacity(inputs.len());
         let mut reply =
             EmbedReply { model: model.clone(), vectors, dimensions: 0, truncated: 0, usage: Usage::default() };
         for inputs in inputs.chunks(self.protocol.embed_batch(&model)) {
-            let part = EmbedPart { model: &model, inputs, purpose, cut: false };
+            let part = EmbedPart { model: &model, inputs, purpose, dimensions, cut: false };
             self.embed_whole(part, &mut reply).await?;
         }
         if !reply.vectors.is_empty() {

@@ -52,7 +52,8 @@ impl Protocol for Ollama {
             Some("length") => FinishReason::Length,
             _ => FinishReason::Stop,
         });
-        gathered.usage = Usage { prompt_tokens: line.prompt_eval_count, completion_tokens: line.eval_count };
+        gathered.usage =
+            Usage { prompt_tokens: line.prompt_eval_count, completion_tokens: line.eval_count, ..Usage::default() };
         // A prompt that fills the whole context left no room for an answer: the server has cut it.
         let read = usize::try_from(line.prompt_eval_count).unwrap_or(usize::MAX);
         if read >= self.context_tokens {
@@ -88,7 +89,10 @@ impl Protocol for Ollama {
             prompt_eval_count: u64,
         }
         let answer: Answer = json(body)?;
-        Ok((answer.embeddings, Usage { prompt_tokens: answer.prompt_eval_count, completion_tokens: 0 }))
+        Ok((
+            answer.embeddings,
+            Usage { prompt_tokens: answer.prompt_eval_count, completion_tokens: 0, ..Usage::default() },
+        ))
     }
 
     fn version(&self) -> Option<Call> {

@@ -74,6 +74,8 @@ pub(super) struct EmbedPart<'r> {
     pub(super) model: &'r str,
     pub(super) inputs: &'r [String],
     pub(super) purpose: EmbedPurpose,
+    /// Only where [`Protocol::takes_dimensions`] says that a call can tell it.
+    pub(super) dimensions: Option<usize>,
     /// Whether a text that is too long may be cut; else the call must fail, where [`Protocol::can_cut`] says that it can be told so.
     pub(super) cut: bool,
 }
@@ -118,6 +120,11 @@ pub(super) trait Protocol: Debug + Send + Sync {
 
     /// Whether a call can say to this model that texts which are too long are refused, or cut.
     fn can_cut(&self, _model: &str) -> bool {
+        false
+    }
+
+    /// Whether a call can say to this model how long its vectors should be.
+    fn takes_dimensions(&self, _model: &str) -> bool {
         false
     }
 

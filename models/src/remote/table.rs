@@ -100,7 +100,13 @@ pub(crate) const PROVIDERS: &[Spec] = &[
     hosted(
         "mistral",
         "https://api.mistral.ai/v1",
-        Dialect { stream_usage: false, seed: Some("random_seed"), short_ids: true, ..dialect::PLAIN },
+        Dialect {
+            stream_usage: false,
+            seed: Some("random_seed"),
+            short_ids: true,
+            dimensions: Some("output_dimension"),
+            ..dialect::PLAIN
+        },
     ),
     // Takes the fields of penalties, and says that none of its models heeds them.
     hosted(
@@ -122,7 +128,11 @@ pub(crate) const PROVIDERS: &[Spec] = &[
     ),
     Spec {
         headers: &[("x-title", "riverrun")],
-        ..hosted("openrouter", "https://openrouter.ai/api/v1", Dialect { sampling: true, ..dialect::PLAIN })
+        ..hosted(
+            "openrouter",
+            "https://openrouter.ai/api/v1",
+            Dialect { sampling: true, tells_cost: true, ..dialect::PLAIN },
+        )
     },
     hosted("together", "https://api.together.xyz/v1", Dialect { sampling: true, reranks: true, ..dialect::PLAIN }),
     // The resource's own address ends in `.openai.azure.com`; the model is the deployment's name.
@@ -164,6 +174,7 @@ pub(crate) const PROVIDERS: &[Spec] = &[
                 ranks: "data",
                 encoding_format: false,
                 purpose: Some(Purpose { field: "input_type", document: "document", query: "query" }),
+                dimensions: Some("output_dimension"),
                 truncation: Some("truncation"),
                 ..dialect::PLAIN
             },
@@ -180,6 +191,7 @@ pub(crate) const PROVIDERS: &[Spec] = &[
                 reranks: true,
                 encoding_format: false,
                 purpose: Some(Purpose { field: "task", document: "retrieval.passage", query: "retrieval.query" }),
+                dimensions: Some("dimensions"),
                 truncation: Some("truncate"),
                 ..dialect::PLAIN
             },
@@ -187,7 +199,7 @@ pub(crate) const PROVIDERS: &[Spec] = &[
     },
     server("lmstudio", Some("http://127.0.0.1:1234/v1"), Dialect { sampling: true, ..dialect::PLAIN }),
     // Its default port is ours, so that its address must be given.
-    server("vllm", None, Dialect { repeat: "repetition_penalty", ..dialect::SERVER }),
+    server("vllm", None, Dialect { repeat: "repetition_penalty", ..dialect::COMPATIBLE }),
     server("llamacpp", Some("http://127.0.0.1:8080/v1"), dialect::SERVER),
 ];
 

@@ -58,7 +58,7 @@ fn given_a_reply_that_the_context_cut_when_it_is_taken_then_it_is_no_rewrite_and
         let reply = ChatReply {
             text: "```\ndef f():\n    return 2\n```\n".into(),
             tool_calls: Vec::new(),
-            usage: Usage { prompt_tokens: 40, completion_tokens: 20 },
+            usage: Usage { prompt_tokens: 40, completion_tokens: 20, ..Usage::default() },
             finish,
             model: "m".into(),
         };

@@ -100,7 +100,7 @@ pub(super) fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             agent: "react".into(),
             answer: Some("42 [1]".into()),
             citations: vec![citation],
-            usage: Usage { prompt_tokens: 10, completion_tokens: 5, cost_usd: Some(0.01) },
+            usage: Usage { prompt_tokens: 10, completion_tokens: 5, cost_usd: Some(0.01), ..Usage::default() },
             stop_reason: "error".into(),
             error: Some(Failure::new("model_runtime_down", "no answer").with_hint("start it")),
             at,

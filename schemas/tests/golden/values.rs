@@ -50,7 +50,7 @@ pub(super) fn steps() -> Vec<Step> {
     };
     vec![
         Step {
-            usage: Some(Usage { prompt_tokens: 10, completion_tokens: 5, cost_usd: None }),
+            usage: Some(Usage { prompt_tokens: 10, completion_tokens: 5, cost_usd: None, ..Usage::default() }),
             ..step(1, StepKind::Thought, Some("multiply"), None)
         },
         step(2, StepKind::ToolCall, None, Some(tool(None))),
@@ -189,7 +189,7 @@ pub(super) fn finetune() -> Vec<FinetuneEvent> {
             provider: "openai".into(),
             model: "gpt-4o-mini".into(),
             calls: 2,
-            usage: Usage { prompt_tokens: 1_200, completion_tokens: 34, cost_usd: Some(0.25) },
+            usage: Usage { prompt_tokens: 1_200, completion_tokens: 34, cost_usd: Some(0.25), ..Usage::default() },
             at,
         }
         .into(),

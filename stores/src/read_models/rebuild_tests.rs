@@ -259,6 +259,9 @@ async fn given_numbers_beyond_reason_then_runs_and_collections_can_still_be_read
             prompt_tokens: i64::MAX,
             completion_tokens: i64::MIN,
             cost_usd: Some(f64::NAN),
+            unpriced_tokens: i64::MAX,
+            cached_prompt_tokens: i64::MIN,
+            cache_write_tokens: i64::MAX,
         });
         event.steps[0].at = i64::MAX;
         log.agent(event.into());

@@ -23,9 +23,23 @@ pub struct UsageView {
     pub completion_tokens: i64,
     /// Both together.
     pub total_tokens: i64,
-    /// US dollars, when the price is known.
+    /// US dollars, when the price is known; of a sum, those of the calls whose price is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// Tokens of calls that a service charges for and whose price is not known: `cost_usd` is without them. Left out when there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unpriced_tokens: i64,
+    /// Of `prompt_tokens`, those that the provider had in its cache, where it tells. Left out when there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached_prompt_tokens: i64,
+    /// Of `prompt_tokens`, those that the provider put into its cache, where it charges for that. Left out when there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: i64,
+}
+
+/// Whether a count says nothing.
+fn is_zero(count: &i64) -> bool {
+    *count == 0
 }
 
 impl UsageView {
@@ -40,6 +54,9 @@ impl UsageView {
                 (Some(a), Some(b)) => Some(a + b),
                 (a, b) => a.or(b),
             },
+            unpriced_tokens: self.unpriced_tokens.saturating_add(other.unpriced_tokens),
+            cached_prompt_tokens: self.cached_prompt_tokens.saturating_add(other.cached_prompt_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
         }
     }
 }
@@ -404,6 +421,9 @@ pub fn usage_view(usage: &Usage) -> UsageView {
         completion_tokens: usage.completion_tokens,
         total_tokens: usage.total_tokens(),
         cost_usd: usage.cost_usd,
+        unpriced_tokens: usage.unpriced_tokens,
+        cached_prompt_tokens: usage.cached_prompt_tokens,
+        cache_write_tokens: usage.cache_write_tokens,
     }
 }
 

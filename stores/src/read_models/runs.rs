@@ -172,7 +172,8 @@ async fn advance(connection: &mut DbConnection, event: &RunAdvanced) -> Result<(
     }
     sqlx::query(
         "UPDATE runs SET last_seq = $2, agent = $3, prompt_tokens = prompt_tokens + $4, completion_tokens = completion_tokens + $5,
-                         cost_usd = COALESCE(cost_usd + CAST($6 AS DOUBLE PRECISION), cost_usd, CAST($6 AS DOUBLE PRECISION))
+                         cost_usd = COALESCE(cost_usd + CAST($6 AS DOUBLE PRECISION), cost_usd, CAST($6 AS DOUBLE PRECISION)),
+                         unpriced_tokens = unpriced_tokens + $7, cached_prompt_tokens = cached_prompt_tokens + $8, cache_write_tokens = cache_write_tokens + $9
          WHERE run_id = $1",
     )
     .bind(event.run_id.to_string())
@@ -181,6 +182,9 @@ async fn advance(connection: &mut DbConnection, event: &RunAdvanced) -> Result<(
     .bind(used.prompt_tokens.clamp(0, MAX_STEP_TOKENS))
     .bind(used.completion_tokens.clamp(0, MAX_STEP_TOKENS))
     .bind(number_text(used.cost_usd))
+    .bind(used.unpriced_tokens.clamp(0, MAX_STEP_TOKENS))
+    .bind(used.cached_prompt_tokens.clamp(0, MAX_STEP_TOKENS))
+    .bind(used.cache_write_tokens.clamp(0, MAX_STEP_TOKENS))
     .execute(connection)
     .await?;
     Ok(())
@@ -200,7 +204,8 @@ async fn request_cancel(connection: &mut DbConnection, event: &RunCancelRequeste
 async fn finish(connection: &mut DbConnection, event: &RunFinished) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE runs SET status = $2, waiting = '{}', agent = COALESCE(NULLIF($3, ''), agent), answer = $4, citations = $5, stop_reason = $6, error = $7, prompt_tokens = $8,
-                         completion_tokens = $9, cost_usd = CAST($10 AS DOUBLE PRECISION), finished_at = $11
+                         completion_tokens = $9, cost_usd = CAST($10 AS DOUBLE PRECISION), finished_at = $11,
+                         unpriced_tokens = $12, cached_prompt_tokens = $13, cache_write_tokens = $14
          WHERE run_id = $1",
     )
     .bind(event.run_id.to_string())
@@ -214,6 +219,9 @@ async fn finish(connection: &mut DbConnection, event: &RunFinished) -> Result<()
     .bind(event.usage.completion_tokens)
     .bind(number_text(event.usage.cost_usd))
     .bind(event.at)
+    .bind(event.usage.unpriced_tokens)
+    .bind(event.usage.cached_prompt_tokens)
+    .bind(event.usage.cache_write_tokens)
     .execute(connection)
     .await?;
     Ok(())
@@ -322,8 +330,8 @@ pub async fn list(
 ) -> Result<Page<RunSummary>, StoreError> {
     let from = page.cursor.as_deref().map(TimeCursor::decode).transpose()?;
     let rows = sqlx::query(
-        "SELECT run_id, status, namespace, request, agent, last_seq, prompt_tokens, completion_tokens, cost_usd, stop_reason, created_at, finished_at,
-                session, forked_from, forked_at_seq
+        "SELECT run_id, status, namespace, request, agent, last_seq, prompt_tokens, completion_tokens, cost_usd, unpriced_tokens, cached_prompt_tokens,
+                cache_write_tokens, stop_reason, created_at, finished_at, session, forked_from, forked_at_seq
          FROM runs
          WHERE (CAST($1 AS TEXT) IS NULL OR namespace = $1)
            AND (CAST($2 AS TEXT) IS NULL OR status = $2)
@@ -436,6 +444,9 @@ fn usage(row: &DbRow) -> Result<Usage, StoreError> {
         prompt_tokens: row.try_get("prompt_tokens")?,
         completion_tokens: row.try_get("completion_tokens")?,
         cost_usd: row.try_get("cost_usd")?,
+        unpriced_tokens: row.try_get("unpriced_tokens")?,
+        cached_prompt_tokens: row.try_get("cached_prompt_tokens")?,
+        cache_write_tokens: row.try_get("cache_write_tokens")?,
     })
 }
 

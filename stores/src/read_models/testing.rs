@@ -111,7 +111,12 @@ pub(crate) fn step(epoch: i64, seq: i64) -> Step {
         agent: "react".into(),
         text: Some(format!("epoch {epoch}")),
         tool: Some(tool),
-        usage: (seq % 2 == 1).then_some(Usage { prompt_tokens: 10, completion_tokens: seq, cost_usd: None }),
+        usage: (seq % 2 == 1).then_some(Usage {
+            prompt_tokens: 10,
+            completion_tokens: seq,
+            cost_usd: None,
+            ..Usage::default()
+        }),
         at: 1_002 + seq,
     }
 }
@@ -154,7 +159,7 @@ pub(crate) fn finished(epoch: i64) -> AgentEvent {
         agent: "react".into(),
         answer: Some("2 [1]".into()),
         citations: vec![citation],
-        usage: Usage { prompt_tokens: 40, completion_tokens: 5, cost_usd: None },
+        usage: Usage { prompt_tokens: 40, completion_tokens: 5, cost_usd: None, ..Usage::default() },
         stop_reason: "answered".into(),
         error: None,
         at: 2_000,

@@ -68,15 +68,16 @@ pub struct UsageSum {
     /// How many model calls outside of runs.
     #[serde(default)]
     pub calls: i64,
-    /// Their tokens, and the cost of those whose price is known.
+    /// Their tokens, and the cost of those whose price is known; the others are its `unpriced_tokens`.
     pub usage: UsageView,
 }
 
 /// Takes down what calls used. A sum that comes twice counts once.
 pub(crate) async fn used(connection: &mut DbConnection, event: &ModelUsed) -> Result<(), StoreError> {
     sqlx::query(
-        "INSERT INTO model_calls (use_id, namespace, session, purpose, provider, model, calls, prompt_tokens, completion_tokens, cost_usd, at_ms)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, CAST($10 AS DOUBLE PRECISION), $11)
+        "INSERT INTO model_calls (use_id, namespace, session, purpose, provider, model, calls, prompt_tokens, completion_tokens, cost_usd, at_ms,
+                                  unpriced_tokens, cached_prompt_tokens, cache_write_tokens)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, CAST($10 AS DOUBLE PRECISION), $11, $12, $13, $14)
          ON CONFLICT (use_id) DO NOTHING",
     )
     .bind(event.use_id.to_string())
@@ -91,6 +92,9 @@ pub(crate) async fn used(connection: &mut DbConnection, event: &ModelUsed) -> Re
     // As text: see `number_text`.
     .bind(number_text(event.usage.cost_usd))
     .bind(event.at)
+    .bind(event.usage.unpriced_tokens)
+    .bind(event.usage.cached_prompt_tokens)
+    .bind(event.usage.cache_write_tokens)
     .execute(connection)
     .await?;
     Ok(())
@@ -106,12 +110,17 @@ pub async fn usage(
     // The expressions are texts of this file.
     let query = format!(
         "SELECT usage_key, CAST(SUM(runs) AS BIGINT) AS runs, CAST(SUM(calls) AS BIGINT) AS calls, CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
-                CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens, SUM(cost_usd) AS cost_usd
-         FROM (SELECT {} AS usage_key, 1 AS runs, 0 AS calls, prompt_tokens, completion_tokens, cost_usd
+                CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens, SUM(cost_usd) AS cost_usd,
+                CAST(SUM(unpriced_tokens) AS BIGINT) AS unpriced_tokens,
+                CAST(SUM(cached_prompt_tokens) AS BIGINT) AS cached_prompt_tokens,
+                CAST(SUM(cache_write_tokens) AS BIGINT) AS cache_write_tokens
+         FROM (SELECT {} AS usage_key, 1 AS runs, 0 AS calls, prompt_tokens, completion_tokens, cost_usd, unpriced_tokens,
+                      cached_prompt_tokens, cache_write_tokens
                FROM runs
                WHERE (CAST($1 AS TEXT) IS NULL OR namespace = $1) AND (CAST($2 AS BIGINT) IS NULL OR created_at >= $2)
                UNION ALL
-               SELECT {} AS usage_key, 0 AS runs, calls, prompt_tokens, completion_tokens, cost_usd
+               SELECT {} AS usage_key, 0 AS runs, calls, prompt_tokens, completion_tokens, cost_usd, unpriced_tokens,
+                      cached_prompt_tokens, cache_write_tokens
                FROM model_calls
                WHERE (CAST($1 AS TEXT) IS NULL OR namespace = $1) AND (CAST($2 AS BIGINT) IS NULL OR at_ms >= $2)) AS used
          GROUP BY usage_key ORDER BY SUM(prompt_tokens + completion_tokens) DESC, usage_key LIMIT $3",
@@ -129,9 +138,15 @@ pub async fn usage(
         .map(|row| {
             let (prompt_tokens, completion_tokens): (i64, i64) =
                 (row.try_get("prompt_tokens")?, row.try_get("completion_tokens")?);
-            let total_tokens = prompt_tokens + completion_tokens;
-            let cost_usd = row.try_get("cost_usd")?;
-            let usage = UsageView { prompt_tokens, completion_tokens, total_tokens, cost_usd };
+            let usage = UsageView {
+                prompt_tokens,
+                completion_tokens,
+                total_tokens: prompt_tokens + completion_tokens,
+                cost_usd: row.try_get("cost_usd")?,
+                unpriced_tokens: row.try_get("unpriced_tokens")?,
+                cached_prompt_tokens: row.try_get("cached_prompt_tokens")?,
+                cache_write_tokens: row.try_get("cache_write_tokens")?,
+            };
             let (runs, calls) = (row.try_get("runs")?, row.try_get("calls")?);
             Ok(UsageSum { key: row.try_get("usage_key")?, runs, calls, usage })
         })
@@ -201,7 +216,14 @@ mod tests {
             provider: "openai".into(),
             model: "gpt-4o".into(),
             calls: 2,
-            usage: riverrun_schemas::Usage { prompt_tokens: 100, completion_tokens: 1, cost_usd },
+            usage: riverrun_schemas::Usage {
+                prompt_tokens: 100,
+                completion_tokens: 1,
+                cost_usd,
+                unpriced_tokens: if cost_usd.is_none() { 101 } else { 0 },
+                cached_prompt_tokens: 60,
+                cache_write_tokens: 7,
+            },
             at: 5_000,
         }
         .into()
@@ -232,5 +254,39 @@ mod tests {
         assert_eq!((by_model.len(), by_model[0].runs, by_model[0].usage.cost_usd), (1, 0, Some(0.5)));
         rebuild(&sql).await.unwrap();
         assert!(usage(&sql, UsageBy::Model, Within::EveryNamespace, None).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn given_runs_and_calls_without_a_price_when_usage_is_summed_then_groups_say_how_many_tokens() {
+        let (_folder, sql) = three_runs().await;
+        let run_id = RunId::derive(&["usage", "unpriced"]);
+        let AgentEvent::RunAccepted(event) = accepted() else { unreachable!() };
+        let mut request = event.request.clone();
+        (request.namespace, request.session) = ("other".parse().unwrap(), Some("s".into()));
+        (request.provider, request.model) = (Some("mistral".into()), Some("mistral-large".into()));
+        let accepted = RunAccepted { run_id, request, forked_from: None, at: 4_000 };
+        let AgentEvent::RunFinished(mut ended) = finished(1) else { unreachable!() };
+        ended.usage.unpriced_tokens = 45;
+        let ended = of_run(ended.into(), run_id);
+        let events = [accepted.into(), of_run(claimed(1, "a"), run_id), ended];
+        apply(&sql, &records(events, Projected::Agent)).await.unwrap();
+        let events = [used("1", "chat", None, Some(0.5)), used("2", "memory", Some("s"), None)];
+        apply(&sql, &records(events, Projected::Finetune)).await.unwrap();
+        for (by, expected) in [
+            (UsageBy::Namespace, [("other", Some(0.5), 146), ("default", None, 0)].as_slice()),
+            (UsageBy::Session, &[("", Some(0.5), 0), ("s", None, 146)]),
+            (UsageBy::Model, &[("openai/gpt-4o", Some(0.5), 101), ("", None, 0), ("mistral/mistral-large", None, 45)]),
+        ] {
+            let sums = usage(&sql, by, Within::EveryNamespace, None).await.unwrap();
+            let found: Vec<_> =
+                sums.iter().map(|sum| (sum.key.as_str(), sum.usage.cost_usd, sum.usage.unpriced_tokens)).collect();
+            assert_eq!(found, expected, "{by:?}");
+        }
+        let sums = usage(&sql, UsageBy::Namespace, Within::EveryNamespace, None).await.unwrap();
+        assert_eq!((sums[0].usage.cached_prompt_tokens, sums[0].usage.cache_write_tokens), (120, 14));
+        let run = crate::read_models::runs::run(&sql, Within::EveryNamespace, run_id).await.unwrap().unwrap();
+        assert_eq!((run.usage.cost_usd, run.usage.unpriced_tokens), (None, 45), "a run says it of itself");
+        let shown = serde_json::to_value(&sums[1].usage).unwrap();
+        assert!(shown.get("unpriced_tokens").is_none(), "what says nothing is left out: {shown}");
     }
 }

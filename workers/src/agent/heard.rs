@@ -5,6 +5,7 @@ use riverrun_schemas::Usage;
 
 use super::driver::Driver;
 use super::tokens::TokenStream;
+use crate::ledger::tokens_of;
 
 /// Listens to a model call.
 pub(super) struct Heard {
@@ -52,14 +53,10 @@ impl Driver {
         usage
     }
 
-    /// What a call used, with its US dollars where the price is known.
+    /// What a call used, with its US dollars where the price is known, and its tokens where it should be and is not.
     pub(super) fn priced(&self, used: Tokens) -> Usage {
         let request = &self.state.request;
         let model = request.model.as_deref().unwrap_or_default();
-        Usage {
-            prompt_tokens: i64::try_from(used.prompt_tokens).unwrap_or(i64::MAX),
-            completion_tokens: i64::try_from(used.completion_tokens).unwrap_or(i64::MAX),
-            cost_usd: self.context.models.cost_usd(request.provider.as_deref(), model, used),
-        }
+        tokens_of(used, self.context.models.cost(request.provider.as_deref(), model, used))
     }
 }

@@ -38,6 +38,7 @@ fn model_error(error: &ModelError) -> WorkError {
         | ModelError::Cancelled
         | ModelError::Unsupported { .. }
         | ModelError::UnknownProvider { .. }
+        | ModelError::BadPrices { .. }
         | ModelError::Internal { .. } => WorkError::retry(error.code(), error),
     }
 }

@@ -38,7 +38,8 @@ pub(super) fn words(seq: i64, kind: StepKind, at: i64) -> Step {
 }
 
 pub(super) fn with_usage(step: Step, prompt: i64, completion: i64) -> Step {
-    let usage = Usage { prompt_tokens: prompt, completion_tokens: completion, cost_usd: Some(0.25) };
+    let usage =
+        Usage { prompt_tokens: prompt, completion_tokens: completion, cost_usd: Some(0.25), ..Usage::default() };
     Step { usage: Some(usage), ..step }
 }
 
@@ -82,7 +83,7 @@ pub(super) fn finished(run: &str, epoch: i64, status: RunOutcome, at: i64) -> Ag
         agent: "react".into(),
         answer: (!failed).then(|| "four [1]".into()),
         citations: Vec::new(),
-        usage: Usage { prompt_tokens: 30, completion_tokens: 12, cost_usd: Some(0.5) },
+        usage: Usage { prompt_tokens: 30, completion_tokens: 12, cost_usd: Some(0.5), ..Usage::default() },
         stop_reason: if failed { "error".into() } else { "answered".into() },
         error: failed.then(|| Failure::new("model_runtime_down", "the runtime at http://x is down")),
         at,

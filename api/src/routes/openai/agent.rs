@@ -135,7 +135,8 @@ fn not_again(error: ApiError) -> Response {
 
 fn tokens(result: &RunView) -> Value {
     let count = |tokens: i64| u64::try_from(tokens).unwrap_or(0);
-    usage(count(result.usage.prompt_tokens), count(result.usage.completion_tokens))
+    let used = &result.usage;
+    usage(count(used.prompt_tokens), count(used.completion_tokens), count(used.cached_prompt_tokens))
 }
 
 /// The chunks that a message of a run's stream becomes.

@@ -149,7 +149,7 @@ impl Head {
                 message["content"] = Value::Null;
             }
         }
-        let used = usage(reply.usage.prompt_tokens, reply.usage.completion_tokens);
+        let used = tokens(reply);
         self.completion(message, finish_reason(reply.finish), used)
     }
 
@@ -165,10 +165,14 @@ impl Head {
         }
         chunks.push(self.chunk(json!({}), Some(finish_reason(reply.finish))));
         if with_usage {
-            chunks.push(self.usage_chunk(usage(reply.usage.prompt_tokens, reply.usage.completion_tokens)));
+            chunks.push(self.usage_chunk(tokens(reply)));
         }
         chunks
     }
+}
+
+fn tokens(reply: &ChatReply) -> Value {
+    usage(reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cached_prompt_tokens)
 }
 
 fn wire_calls(calls: &[ToolCall]) -> Value {

@@ -115,7 +115,12 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The tokens in OpenAI's shape.
-fn usage(prompt: u64, completion: u64) -> Value {
-    json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion})
+/// The tokens in OpenAI's shape; `cached` are those of the prompt that the provider says it had in its cache.
+fn usage(prompt: u64, completion: u64, cached: u64) -> Value {
+    let mut usage =
+        json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion});
+    if cached > 0 {
+        usage["prompt_tokens_details"] = json!({"cached_tokens": cached});
+    }
+    usage
 }

@@ -351,8 +351,11 @@ impl Active {
     }
 
     fn answer(self, ended: &Ended) {
-        let usage =
-            Usage { prompt_tokens: self.prompt as u64, completion_tokens: (self.tokens.len() - self.prompt) as u64 };
+        let usage = Usage {
+            prompt_tokens: self.prompt as u64,
+            completion_tokens: (self.tokens.len() - self.prompt) as u64,
+            ..Usage::default()
+        };
         let Ending { text, shown, thoughts } = self.output.finish(matches!(ended, Ended::Stop { by_string: true }));
         let finish = match ended {
             Ended::Stop { .. } => FinishReason::Stop,

@@ -49,7 +49,7 @@ impl Drop for Tally<'_> {
         if !self.told {
             let completion_tokens = estimate::tokens_of(self.came);
             self.sink.estimated();
-            self.sink.used(Usage { prompt_tokens: self.prompt_tokens as u64, completion_tokens });
+            self.sink.used(Usage { prompt_tokens: self.prompt_tokens as u64, completion_tokens, ..Usage::default() });
         }
     }
 }

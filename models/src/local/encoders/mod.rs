@@ -100,7 +100,7 @@ impl Encoders {
 
     pub(super) async fn embed(&self, found: &Found, request: EmbedRequest) -> Result<EmbedReply, ModelError> {
         check_count(request.inputs.len())?;
-        let EmbedRequest { model, inputs, purpose } = request;
+        let EmbedRequest { model, inputs, purpose, .. } = request;
         let embedded = if found.is_gguf() {
             let encoder = self.gguf(found).await?;
             let inputs = prefixed(inputs, prefix(&found.name, &encoder.prompts, purpose));
@@ -194,7 +194,7 @@ impl Encoders {
                 "documents are longer than the model reads; only their beginnings were scored"
             );
         }
-        Ok(RerankReply { scores, usage: Usage { prompt_tokens: tokens, completion_tokens: 0 } })
+        Ok(RerankReply { scores, usage: Usage { prompt_tokens: tokens, completion_tokens: 0, ..Usage::default() } })
     }
 
     /// Work for whoever waits, when its turn comes.
@@ -284,7 +284,7 @@ fn failed(found: &Found, error: &text::EncodeError) -> ModelError {
 
 fn reply(model: String, embedded: Embedded) -> EmbedReply {
     let dimensions = embedded.vectors.first().map_or(0, Vec::len);
-    let usage = Usage { prompt_tokens: embedded.tokens, completion_tokens: 0 };
+    let usage = Usage { prompt_tokens: embedded.tokens, completion_tokens: 0, ..Usage::default() };
     EmbedReply { model, vectors: embedded.vectors, dimensions, truncated: embedded.truncated, usage }
 }
 

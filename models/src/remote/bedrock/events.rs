@@ -134,6 +134,12 @@ impl From<WireUsage> for Usage {
     /// All that the model read, cached or not.
     fn from(usage: WireUsage) -> Self {
         let prompt_tokens = usage.input_tokens + usage.cache_read_input_tokens + usage.cache_write_input_tokens;
-        Usage { prompt_tokens, completion_tokens: usage.output_tokens }
+        Usage {
+            prompt_tokens,
+            completion_tokens: usage.output_tokens,
+            cached_prompt_tokens: usage.cache_read_input_tokens,
+            cache_write_tokens: usage.cache_write_input_tokens,
+            billed_nanousd: None,
+        }
     }
 }

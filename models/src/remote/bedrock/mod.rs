@@ -157,7 +157,9 @@ impl Protocol for Bedrock {
 
     fn embed(&self, part: EmbedPart<'_>) -> Option<Call> {
         let body = if is_of(part.model, &["amazon.titan-embed-text"]) {
-            json!({"inputText": part.inputs.first()?})
+            let mut body = json!({"inputText": part.inputs.first()?});
+            set(&mut body, "dimensions", part.dimensions.map(Value::from));
+            body
         } else if is_of(part.model, &["cohere.embed"]) {
             let purpose = match part.purpose {
                 EmbedPurpose::Document => "search_document",
@@ -197,7 +199,12 @@ impl Protocol for Bedrock {
             (None, Some(vector)) => vec![vector],
             (None, None) => return Err("it has no vectors".into()),
         };
-        Ok((vectors, Usage { prompt_tokens: answer.tokens, completion_tokens: 0 }))
+        Ok((vectors, Usage { prompt_tokens: answer.tokens, completion_tokens: 0, ..Usage::default() }))
+    }
+
+    fn takes_dimensions(&self, model: &str) -> bool {
+        // Its first version has one length.
+        is_of(model, &["amazon.titan-embed-text-v2"])
     }
 
     fn embed_batch(&self, model: &str) -> usize {

@@ -31,6 +31,8 @@ pub(in crate::remote) struct Dialect {
     pub(in crate::remote) encoding_format: bool,
     /// How it is told what texts are embedded for.
     pub(in crate::remote) purpose: Option<Purpose>,
+    /// The field that says how long vectors should be.
+    pub(in crate::remote) dimensions: Option<&'static str>,
     /// The field that says whether texts which are too long to be embedded are cut.
     pub(in crate::remote) truncation: Option<&'static str>,
     /// Whether it re-ranks, in the shape that Jina, vLLM and llama.cpp share.
@@ -41,6 +43,8 @@ pub(in crate::remote) struct Dialect {
     pub(in crate::remote) tokenizes: bool,
     /// Whether the path may name the model as a deployment, with an API version.
     pub(in crate::remote) deployments: bool,
+    /// Whether its counts say what it charges, in US dollars.
+    pub(in crate::remote) tells_cost: bool,
 }
 
 impl Dialect {
@@ -84,17 +88,26 @@ pub(in crate::remote) const PLAIN: Dialect = Dialect {
     embeds: true,
     encoding_format: true,
     purpose: None,
+    dimensions: None,
     truncation: None,
     reranks: false,
     ranks: "results",
     tokenizes: false,
     deployments: false,
+    tells_cost: false,
 };
 
 /// OpenAI itself, which renamed a field that the others know by its old name.
-pub(in crate::remote) const OPENAI: Dialect =
-    Dialect { max_tokens: "max_completion_tokens", own_sampling: &["o1", "o3", "o4", "gpt-5"], ..PLAIN };
+pub(in crate::remote) const OPENAI: Dialect = Dialect {
+    max_tokens: "max_completion_tokens",
+    own_sampling: &["o1", "o3", "o4", "gpt-5"],
+    dimensions: Some("dimensions"),
+    ..PLAIN
+};
 
 /// A server of one's own: llama.cpp and what is like it.
 pub(in crate::remote) const SERVER: Dialect =
     Dialect { sampling: true, repeat: "repeat_penalty", reranks: true, tokenizes: true, ..PLAIN };
+
+/// A server or gateway in OpenAI's place.
+pub(in crate::remote) const COMPATIBLE: Dialect = Dialect { dimensions: Some("dimensions"), ..SERVER };

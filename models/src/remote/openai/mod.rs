@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::gathered::Gathered;
 use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, changes, first_given, json, ranks_in};
+use super::set;
 use crate::error::ModelError;
 use crate::http::Call;
 use crate::http::refusal::{is_out_of_quota, message_of, overflow_of};
@@ -37,6 +38,18 @@ impl OpenAi {
             _ => what.to_owned(),
         }
     }
+
+    /// What a call used. A cost stands in other services' counts, too, in units of their own.
+    fn used(&self, wire: WireUsage) -> Usage {
+        let billed = wire.cost.as_ref().and_then(Value::as_f64).filter(|_| self.dialect.tells_cost);
+        Usage { billed_nanousd: billed.and_then(nanos), ..wire.into() }
+    }
+}
+
+/// US dollars in billionths, where they are an amount.
+fn nanos(usd: f64) -> Option<u64> {
+    // No call costs a billion dollars; what is said to is no amount.
+    (0.0..1e9).contains(&usd).then(|| (usd * 1e9).round() as u64)
 }
 
 /// A name within a path.
@@ -92,7 +105,7 @@ impl Protocol for OpenAi {
             return Err(fault_of(event, &chunk.error));
         }
         if let Some(usage) = chunk.usage.or(chunk.x_groq.and_then(|own| own.usage)) {
-            gathered.usage = usage.into();
+            gathered.usage = self.used(usage);
         }
         // One choice is asked for.
         let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(ControlFlow::Continue(())) };
@@ -166,6 +179,9 @@ impl Protocol for OpenAi {
                 EmbedPurpose::Query => purpose.query,
             });
         }
+        if let Some(field) = self.dialect.dimensions {
+            set(&mut body, field, part.dimensions.map(Value::from));
+        }
         if let Some(field) = self.dialect.truncation {
             body[field] = json!(part.cut);
         }
@@ -174,6 +190,10 @@ impl Protocol for OpenAi {
 
     fn can_cut(&self, _model: &str) -> bool {
         self.dialect.truncation.is_some()
+    }
+
+    fn takes_dimensions(&self, _model: &str) -> bool {
+        self.dialect.dimensions.is_some()
     }
 
     fn embedded(&self, body: &[u8]) -> Result<Embedded, Fault> {
@@ -193,7 +213,7 @@ impl Protocol for OpenAi {
         if answer.data.iter().enumerate().any(|(position, entry)| position != entry.index) {
             return Err("the vectors' indexes are not 0 to n".into());
         }
-        Ok((answer.data.into_iter().map(|entry| entry.embedding).collect(), answer.usage.into()))
+        Ok((answer.data.into_iter().map(|entry| entry.embedding).collect(), self.used(answer.usage)))
     }
 
     fn embed_batch(&self, _model: &str) -> usize {
@@ -217,7 +237,7 @@ impl Protocol for OpenAi {
             usage: WireUsage,
         }
         // The scores count, whatever is said beside them.
-        serde_json::from_slice::<Answer>(body).unwrap_or_default().usage.into()
+        self.used(serde_json::from_slice::<Answer>(body).unwrap_or_default().usage)
     }
 
     fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
@@ -356,6 +376,15 @@ struct WireUsage {
     completion_tokens: Option<u64>,
     #[serde(default)]
     total_tokens: Option<u64>,
+    /// Of any shape: what is not what OpenAI has there must not cost the answer.
+    #[serde(default)]
+    prompt_tokens_details: Value,
+    /// DeepSeek's own name for what its cache had.
+    #[serde(default)]
+    prompt_cache_hit_tokens: Option<u64>,
+    /// OpenRouter's dollars; of any shape, since other services say other things there.
+    #[serde(default)]
+    cost: Option<Value>,
 }
 
 impl From<WireUsage> for Usage {
@@ -364,7 +393,10 @@ impl From<WireUsage> for Usage {
         // Services that only embed tell the total.
         let prompt_tokens =
             usage.prompt_tokens.or(usage.total_tokens.map(|total| total.saturating_sub(completion_tokens)));
-        Usage { prompt_tokens: prompt_tokens.unwrap_or(0), completion_tokens }
+        let prompt_tokens = prompt_tokens.unwrap_or(0);
+        let cached = usage.prompt_tokens_details["cached_tokens"].as_u64();
+        let cached = cached.or(usage.prompt_cache_hit_tokens).unwrap_or(0).min(prompt_tokens);
+        Usage { prompt_tokens, completion_tokens, cached_prompt_tokens: cached, ..Usage::default() }
     }
 }
 
