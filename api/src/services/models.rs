@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use riverrun_models::{Models, Presence, ProviderInfo, ProviderKind};
+use riverrun_models::{ModelError, Models, Presence, ProviderInfo, ProviderKind};
 use riverrun_schemas::counted;
 
 use super::{PATIENCE, ms};
@@ -47,7 +47,18 @@ fn hosted(models: &Models) -> Vec<ServiceView> {
         return vec![ServiceView::missing("hosted providers", "hosted", false, detail, fix)];
     }
     let row = |provider: ProviderInfo| {
-        let row = ServiceView::up(&format!("provider {}", provider.name), "hosted", false, "a key is set");
+        let name = format!("provider {}", provider.name);
+        let row = match models.ready(&provider.name) {
+            Ok(()) => ServiceView::up(&name, "hosted", false, "a key is set"),
+            Err(error) => {
+                let fix = error.hint().unwrap_or_else(|| "riverrun providers".to_owned());
+                let lacks = match error {
+                    ModelError::RuntimeDown { reason, .. } => reason,
+                    other => other.to_string(),
+                };
+                ServiceView::missing(&name, "hosted", false, format!("a key is set, but {lacks}"), fix)
+            }
+        };
         provider.address.map_or(row.clone(), |address| row.at(address))
     };
     set.into_iter().map(row).collect()
@@ -114,9 +125,10 @@ async fn default_model(models: &Models, row: &str, named: &str, (provider, model
 
 #[cfg(test)]
 mod tests {
-    use riverrun_models::ModelSettings;
+    use riverrun_models::{ModelSettings, Secret};
 
     use super::*;
+    use crate::wire::ServiceStatus;
 
     #[test]
     fn given_a_limit_of_memory_when_nothing_is_loaded_then_the_row_says_both() {
@@ -133,6 +145,39 @@ mod tests {
             ("loaded models", "none; 2000 MB (RIVERRUN_MODEL_MEMORY_MB)")
         );
         assert!(!row.required);
+    }
+
+    #[test]
+    fn given_keys_of_hosted_services_when_one_lacks_what_a_call_needs_then_its_row_says_so_with_the_fix() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = |name: &str| (name.to_owned(), Secret::new("canary").unwrap());
+        let mut settings = ModelSettings {
+            cache_dir: folder.path().to_owned(),
+            keys: [key("azure"), key("bedrock"), key("openai")].into(),
+            offline: true,
+            ..ModelSettings::default()
+        };
+        let rows = hosted(&Models::new(settings.clone()).unwrap());
+        let found = |rows: &[ServiceView], name: &str| {
+            let row = rows.iter().find(|row| row.name == format!("provider {name}")).unwrap();
+            (row.status, row.detail.clone(), row.fix.clone().unwrap_or_default())
+        };
+        let set = "a key is set".to_owned();
+        assert_eq!(found(&rows, "openai"), (ServiceStatus::Up, set.clone(), String::new()));
+        for (name, lacks, fix) in
+            [("azure", "no address is set", "RIVERRUN_AZURE_BASE_URL"), ("bedrock", "no region is set", "AWS_REGION")]
+        {
+            let (status, detail, found) = found(&rows, name);
+            assert_eq!((status, detail), (ServiceStatus::Missing, format!("a key is set, but {lacks}")), "{name}");
+            assert!(found.contains(fix), "{name}: {found}");
+        }
+        settings.addresses.insert("azure".to_owned(), "https://club.openai.azure.com".to_owned());
+        settings.aws.region = Some("eu-central-1".to_owned());
+        let rows = hosted(&Models::new(settings).unwrap());
+        for name in ["azure", "bedrock"] {
+            assert_eq!(found(&rows, name), (ServiceStatus::Up, set.clone(), String::new()), "{name}");
+        }
+        assert!(!format!("{rows:?}").contains("canary"), "{rows:?}");
     }
 
     #[tokio::test]
