@@ -213,7 +213,12 @@ pub struct EmbeddingsBody {
     /// `float` (the default) or `base64`.
     #[serde(default)]
     pub encoding_format: Option<String>,
-    /// The length that the vectors should have; only the model's own.
+    /// The length that the vectors should have. Sent to services whose API has it; models of this machine and of servers without the choice have
+    /// their own length alone, and a hosted service without it is not asked.
     #[serde(default)]
     pub dimensions: Option<usize>,
+    /// What the texts are embedded for, which some models want to be told: `document` (the default; also `passage`, `search_document`), or
+    /// `query` (also `search_query`).
+    #[serde(default)]
+    pub input_type: Option<String>,
 }

@@ -171,6 +171,40 @@ fn given_a_text_that_is_cut_when_it_is_embedded_then_the_list_says_so_and_no_oth
 }
 
 #[test]
+fn given_a_length_and_a_purpose_when_texts_are_embedded_then_what_can_not_be_is_refused_by_name() {
+    test(async |api| {
+        for (more, wrong) in [
+            (json!({}), None),
+            (json!({ "dimensions": 64, "input_type": "query" }), None),
+            (json!({ "input_type": "document" }), None),
+            (json!({ "dimensions": 63 }), Some("dimensions")),
+            (json!({ "dimensions": 0 }), Some("dimensions")),
+            (json!({ "input_type": "classification" }), Some("input_type")),
+        ] {
+            let mut body = json!({ "model": "default", "input": ["Rivers run to the sea."] });
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let reply = api.post("/v1/embeddings", body).await;
+            match wrong {
+                None => assert_eq!(
+                    reply.body["data"][0]["embedding"].as_array().map(Vec::len),
+                    Some(64),
+                    "{more}: {}",
+                    reply.body
+                ),
+                Some(field) => {
+                    assert_eq!(
+                        (reply.status, &reply.body["error"]["param"]),
+                        (400, &json!(field)),
+                        "{more}: {}",
+                        reply.body
+                    );
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn given_token_ids_when_they_are_to_be_embedded_then_the_answer_says_what_is_read() {
     test(async |api| {
         for input in [json!([1, 2, 3]), json!([[1, 2], [3]]), json!(7)] {

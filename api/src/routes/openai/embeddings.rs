@@ -4,7 +4,7 @@ use axum::Json as Reply;
 use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use riverrun_models::{EmbedPurpose, Purpose};
+use riverrun_models::{EmbedPurpose, EmbedRequest, Purpose};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
@@ -31,12 +31,15 @@ pub(super) async fn embeddings(
         Some("base64") => true,
         Some(_) => return Err(ApiError::field("encoding_format", "must be float or base64")),
     };
+    let purpose = purpose_of(body.input_type.as_deref())?;
     let mut checks = Checks::default();
     checks.texts("input", &inputs, MAX_INPUTS, MAX_TEXT);
+    checks.require(body.dimensions != Some(0), "dimensions", "must be 1 or more");
     checks.finish()?;
     let model = super::model_name(&body.model);
     let models = state.core().models_for(None, Purpose::Embed);
-    let reply = models.embed(Some(&model), inputs, EmbedPurpose::Document).await?;
+    let reply = models.embed_as(EmbedRequest { model, inputs, purpose, dimensions: body.dimensions }).await?;
+    // Of a model or a server that has no choice.
     if let Some(asked) = body.dimensions.filter(|asked| *asked != reply.dimensions) {
         let reason = format!("is {asked}; vectors of {} have {}", reply.model, reply.dimensions);
         return Err(ApiError::field("dimensions", reason));
@@ -60,6 +63,18 @@ pub(super) async fn embeddings(
     Ok(Reply(list))
 }
 
+/// What texts are embedded for, as Voyage's, Cohere's and NVIDIA's APIs name it.
+fn purpose_of(input_type: Option<&str>) -> Result<EmbedPurpose, ApiError> {
+    match input_type {
+        None | Some("document" | "search_document" | "passage") => Ok(EmbedPurpose::Document),
+        Some("query" | "search_query") => Ok(EmbedPurpose::Query),
+        Some(other) => {
+            let other: String = other.chars().take(40).collect();
+            Err(ApiError::field("input_type", format!("is {other:?}; must be document or query")))
+        }
+    }
+}
+
 /// Little-endian 32-bit floats in base 64, which the stock clients ask for.
 fn encoded(vector: &[f32]) -> String {
     let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -69,6 +84,23 @@ fn encoded(vector: &[f32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_what_texts_are_for_when_it_is_read_then_other_apis_names_mean_the_same_and_others_are_refused() {
+        for (input_type, purpose) in [
+            (None, EmbedPurpose::Document),
+            (Some("document"), EmbedPurpose::Document),
+            (Some("search_document"), EmbedPurpose::Document),
+            (Some("passage"), EmbedPurpose::Document),
+            (Some("query"), EmbedPurpose::Query),
+            (Some("search_query"), EmbedPurpose::Query),
+        ] {
+            assert_eq!(purpose_of(input_type).unwrap(), purpose, "{input_type:?}");
+        }
+        for wrong in ["", "Query", "classification"] {
+            assert!(purpose_of(Some(wrong)).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn given_a_vector_when_it_is_encoded_then_it_is_what_the_stock_clients_decode() {
