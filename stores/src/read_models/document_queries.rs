@@ -418,7 +418,7 @@ fn document_view(row: &DbRow) -> Result<DocumentView, StoreError> {
         status: document_status("documents", &key, row.try_get("status")?)?,
         ingest_id: id("documents", row.try_get("ingest_id")?)?,
         version: row.try_get("version")?,
-        chunks: row.try_get("chunks")?,
+        chunks: row.try_get("indexed_chunks")?,
         indexed_version: row.try_get("indexed_version")?,
         metadata: metadata.as_deref().map(json_or_text),
         error: error.as_ref().map(failure_view),

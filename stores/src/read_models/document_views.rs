@@ -130,7 +130,7 @@ pub struct DocumentView {
     pub ingest_id: IngestId,
     /// The version that was split last; null before.
     pub version: Option<String>,
-    /// How many chunks that version has.
+    /// How many chunks of it a search finds: those of `indexed_version`, 0 while there is none.
     pub chunks: i64,
     /// The version that a search finds; null while there is none.
     pub indexed_version: Option<String>,

@@ -481,6 +481,7 @@ async fn given_a_document_that_failed_when_it_is_handed_in_again_then_it_stays_f
     };
     let (status, failures, document) = told().await;
     assert_eq!((status, failures, document.status), (IngestStatus::Failed, 1, DocumentStatus::Failed));
+    assert_eq!(document.chunks, 0, "it was split, and nothing finds it");
     happens(&mut log, 6, Happens::Embedded(2));
     happens(&mut log, 7, Happens::Failed);
     happens(&mut log, 8, Happens::Indexed(2));
@@ -504,4 +505,5 @@ async fn given_a_document_that_failed_when_it_is_handed_in_again_then_it_stays_f
     let (status, failures, document) = told().await;
     assert_eq!((status, failures, document.status), (IngestStatus::Succeeded, 0, DocumentStatus::Chunked));
     assert_eq!((document.version.as_deref(), document.indexed_version.as_deref()), (Some("v5"), Some("v2")));
+    assert_eq!(document.chunks, 2, "those of the version that is found");
 }
