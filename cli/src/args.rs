@@ -276,7 +276,7 @@ pub struct IngestArgs {
     /// The collection's namespace
     #[arg(short, long)]
     pub namespace: Option<String>,
-    /// Warehouse table for a tabular source
+    /// Warehouse table for a tabular source or a query; below a folder or archive each file with rows gets its name behind it
     #[arg(long)]
     pub table: Option<String>,
     /// Force the type of the source, which is otherwise inferred

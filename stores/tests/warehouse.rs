@@ -289,10 +289,7 @@ async fn given_a_load_that_comes_twice_or_fails_then_the_table_is_wholly_one_ver
     let (folder, warehouse) = open();
     let default = Namespace::default();
     warehouse.load(&default, load("t", "v1", &["a"], &[&["1"], &["2"]])).await.unwrap();
-    let again = warehouse.load(&default, load("T", "v1", &["a"], &[])).await;
-    assert!(again.is_ok(), "another document's name: {again:?}");
-    let other = load("t", "v1", &["a"], &[&["1"], &["2"]]);
-    warehouse.load(&default, other).await.unwrap();
+    warehouse.load(&default, load("t", "v1", &["a"], &[])).await.unwrap();
     let mut broken = load("t", "v2", &["a"], &[&["1"]]);
     broken.rows = Box::new([Ok(vec![Some("1".into())]), Err("line 2 is cut off".into())].into_iter());
     let error = warehouse.load(&default, broken).await.unwrap_err();
@@ -307,6 +304,32 @@ async fn given_a_load_that_comes_twice_or_fails_then_the_table_is_wholly_one_ver
     assert_eq!(reopened.remove_document(&default, &document).await.unwrap()[0].rows, 2);
     assert!(reopened.remove_document(&default, &document).await.unwrap().is_empty());
     assert!(ask(&reopened, "SELECT * FROM t").await.is_err());
+}
+
+#[tokio::test]
+async fn given_a_name_that_another_document_has_when_loaded_then_it_is_refused_until_that_document_lets_go_of_it() {
+    let (_folder, warehouse) = open();
+    let default = Namespace::default();
+    let of = |document: &str, table: &str, version: &str, cell: &str| TableLoad {
+        document_id: DocumentId::derive(&[document]),
+        ..load(table, version, &["a"], &[&[cell]])
+    };
+    warehouse.load(&default, of("first", "Sales", "v1", "1")).await.unwrap();
+    for name in ["Sales", "sales", "SALES"] {
+        let error = warehouse.load(&default, of("second", name, "v1", "2")).await.unwrap_err();
+        let owner = DocumentId::derive(&["first"]);
+        assert_eq!((error.code(), error.retryable()), ("table_taken", false), "{name}");
+        assert!(error.hint().unwrap().contains(&owner.to_string()), "{:?}", error.hint());
+        assert_eq!(rows(&warehouse, "SELECT a FROM sales").await, [[json!(1)]], "{name}");
+    }
+    // Its own document may write it in other letters, and make another one instead.
+    warehouse.load(&default, of("first", "SALES", "v2", "3")).await.unwrap();
+    warehouse.load(&default, of("first", "sales_2023", "v3", "3")).await.unwrap();
+    let gone = warehouse.remove_outdated(&default, &DocumentId::derive(&["first"]), "v3").await.unwrap();
+    assert_eq!(gone.iter().map(|table| table.name.as_str()).collect::<Vec<_>>(), ["SALES"]);
+    warehouse.load(&default, of("second", "sales", "v1", "2")).await.unwrap();
+    assert_eq!(rows(&warehouse, "SELECT a FROM sales").await, [[json!(2)]]);
+    assert!(warehouse.remove_outdated(&default, &DocumentId::derive(&["third"]), "v1").await.unwrap().is_empty());
 }
 
 /// `TABLE-1`: no reader ever sees half a table, is told of a lock, or waits for the load.

@@ -20,7 +20,6 @@ use riverrun_schemas::ingest::{
 };
 use riverrun_schemas::{BlobRef, Collection, Envelope, Failure, now_ms};
 use riverrun_stores::WarehouseLoader;
-use riverrun_stores::warehouse::table_name;
 
 use crate::about::about;
 use crate::failures::failure_of;
@@ -29,6 +28,7 @@ use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 mod batches;
 pub mod history;
 mod measures;
+mod query;
 mod reading;
 mod removal;
 mod tables;
@@ -120,7 +120,12 @@ impl Ingester {
     }
 
     async fn start(&self, start: &StartIngest, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
-        match self.read_source(start).await? {
+        let read = self.read_source(start).await?;
+        let of_query = || sources::batches_of(&start.source, start.source_type.as_deref(), start.query.as_deref());
+        if let Some(base) = start.content.is_none().then(of_query).flatten() {
+            return self.queried(start, &base, read, cause).await;
+        }
+        match read {
             Ok(reading) => self.scanned(start, reading, cause),
             Err(failure) => Ok(vec![self.outgoing(IngestEvent::from(ingest_failed(start, failure)), cause)?]),
         }
@@ -246,15 +251,14 @@ impl Ingester {
 
     /// The commands and events of a source that was read.
     fn scanned(&self, start: &StartIngest, reading: Reading, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
-        let Reading { documents, skipped } = reading;
+        let tables = tables::of_documents(start, &reading);
+        let Reading { documents, skipped, .. } = reading;
         let mut out = Vec::with_capacity(documents.len() + 1);
         let mut count = 0;
-        let alone = documents.len() == 1;
-        for read in documents {
+        for (read, table) in documents.into_iter().zip(tables) {
             match read {
-                Read::Stored { source, source_type, content } => {
-                    let mut submit = submission(start, source, source_type, content);
-                    submit.table = start.table.as_deref().map(|table| table_name(table, &submit.source, alone));
+                Read::Stored { source, source_type, content, .. } => {
+                    let submit = SubmitDocument { table, ..submission(start, source, source_type, content) };
                     out.push(self.outgoing(IngestCommand::from(submit), cause)?);
                 }
                 Read::Refused { source, failure } => {

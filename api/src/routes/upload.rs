@@ -10,7 +10,6 @@ use riverrun_log::Outgoing;
 use riverrun_log::blobs::sha256_hex;
 use riverrun_schemas::ingest::{IngestCommand, IngestEvent, IngestScanned, SubmitDocument, document_id};
 use riverrun_schemas::{BlobRef, Collection, IngestId, now_ms};
-use riverrun_stores::warehouse::table_name;
 
 use super::form;
 use super::ingest::check_model;
@@ -34,6 +33,7 @@ struct File {
 struct Stored {
     source: String,
     content: BlobRef,
+    table: Option<String>,
 }
 
 /// Reads the form, keeps its files and puts them on the log.
@@ -47,20 +47,49 @@ pub(super) async fn start(state: &AppState, key: Option<&str>, form: Multipart) 
         return start_archive(state, key, body, target, files).await;
     }
     check_types(&files, &target)?;
+    let (files, tables) = tables_of(files, &target).await?;
     let mut fingerprint = String::new();
     let mut stored = Vec::with_capacity(files.len());
-    for file in files {
-        let source = format!("{UPLOAD}/{}", file.name);
+    for (file, table) in files.into_iter().zip(tables) {
+        let source = source_of(&file);
         let media_type = sources::detect(Path::new(&file.name), &file.content, target.source_type.as_deref())
             .map_err(refused)?
             .media_type();
         fingerprint.push_str(&format!("{source} {}\n", sha256_hex(&file.content)));
         let content = state.parts().blobs.put_bytes(file.content, media_type).await?;
-        stored.push(Stored { source, content });
+        stored.push(Stored { source, content, table });
     }
     let documents = submit::to_i64(stored.len());
     let records = Box::new(move |ingest_id, target: &IngestTarget| records(ingest_id, target, stored));
     accept::ingest(state, key, &body, target, Content::Uploaded { records, fingerprint, documents }).await
+}
+
+fn source_of(file: &File) -> String {
+    format!("{UPLOAD}/{}", file.name)
+}
+
+/// The warehouse table of each file: of one alone that of the request, of several a name of its own for each that has rows.
+async fn tables_of(files: Vec<File>, target: &IngestTarget) -> Result<(Vec<File>, Vec<Option<String>>), ApiError> {
+    let Some(table) = target.table.clone() else {
+        let none = vec![None; files.len()];
+        return Ok((files, none));
+    };
+    if files.len() == 1 {
+        return Ok((files, vec![Some(table)]));
+    }
+    let forced = target.source_type.clone();
+    let told = tokio::task::spawn_blocking(move || {
+        let has_rows = |file: &File| {
+            let source = sources::detect(Path::new(&file.name), &file.content, forced.as_deref());
+            source.is_ok_and(|source| source.has_rows(&file.name, &file.content))
+        };
+        let has_rows: Vec<bool> = files.iter().map(has_rows).collect();
+        (files, has_rows)
+    });
+    let (files, has_rows) = told.await.map_err(|_| ApiError::internal("looking for rows in the files broke off"))?;
+    let sources: Vec<String> = files.iter().map(source_of).collect();
+    let tables = sources::member_tables(&table, UPLOAD, sources.iter().map(String::as_str).zip(has_rows));
+    Ok((files, tables))
 }
 
 fn is_archive(file: &File, target: &IngestTarget) -> bool {
@@ -100,9 +129,8 @@ fn records(ingest_id: IngestId, target: &IngestTarget, stored: Vec<Stored>) -> R
         at: now_ms(),
     };
     let mut records = Vec::with_capacity(stored.len() + 1);
-    let alone = stored.len() == 1;
     let (chunk_size, chunk_overlap, chunk_unit) = target.chunk_sizes();
-    for Stored { source, content } in stored {
+    for Stored { source, content, table } in stored {
         let command = SubmitDocument {
             document_id: document_id(&collection, &source),
             ingest_id,
@@ -114,7 +142,7 @@ fn records(ingest_id: IngestId, target: &IngestTarget, stored: Vec<Stored>) -> R
             chunk_size,
             chunk_overlap,
             metadata_json: target.metadata_json.clone(),
-            table: target.table.as_deref().map(|table| table_name(table, &source, alone)),
+            table,
             strategy: target.strategy.clone(),
             chunk_unit: chunk_unit.clone(),
             again: false,

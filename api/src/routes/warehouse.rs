@@ -59,7 +59,7 @@ impl From<WarehouseError> for ApiError {
             | WarehouseError::Query { .. }
             | WarehouseError::TimedOut { .. }
             | WarehouseError::OutOfMemory { .. } => ApiError::field("sql", text).code_as(code),
-            WarehouseError::TableName { .. } | WarehouseError::Rows { .. } => {
+            WarehouseError::TableName { .. } | WarehouseError::Rows { .. } | WarehouseError::Taken { .. } => {
                 ApiError::field("table", text).code_as(code)
             }
             WarehouseError::Busy { .. } => ApiError::busy(text).code_as(code),

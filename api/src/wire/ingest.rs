@@ -26,7 +26,7 @@ pub struct IngestBody {
     /// Forces the type of the source, such as `text`, `pdf` or `url`; left out, it is inferred.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub source_type: Option<String>,
-    /// Warehouse table for a tabular source; of several files each gets its name behind it.
+    /// Warehouse table for a tabular source or a query; of a folder, an archive or several files each with rows gets its name behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
     /// What to read of a database: one SELECT, or for `mongo` a filter as JSON.

@@ -43,6 +43,10 @@ impl Source for Csv {
         Ok(text(name, open(name, bytes, None)?)?.decoded_from(decode::encoding_of_any(bytes, None)))
     }
 
+    fn has_rows(&self, _name: &str, _bytes: &[u8]) -> bool {
+        true
+    }
+
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
         Ok(vec![open(name, bytes, None)?])
     }
@@ -67,6 +71,10 @@ impl Source for Tsv {
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
         Ok(text(name, open(name, bytes, Some(b'\t'))?)?.decoded_from(decode::encoding_of_any(bytes, None)))
+    }
+
+    fn has_rows(&self, _name: &str, _bytes: &[u8]) -> bool {
+        true
     }
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {

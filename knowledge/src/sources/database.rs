@@ -26,6 +26,7 @@ use super::{Fault, SourceError};
 mod batches;
 
 pub(super) use batches::Batches;
+pub use batches::{batch_of, batches_of};
 
 /// Most rows of one query.
 pub const MAX_ROWS: usize = 100_000;

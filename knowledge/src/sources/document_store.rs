@@ -22,6 +22,9 @@ const QUERY_TIME: Duration = Duration::from_secs(60);
 /// Longest filter, in bytes.
 const MAX_FILTER: usize = 64 << 10;
 
+/// The filter where none is given.
+pub(super) const EVERYTHING: &str = "{}";
+
 /// Documents that the server sends at a time.
 const BATCH: u32 = 100;
 
@@ -35,7 +38,7 @@ pub(super) async fn read_documents(
     filter: Option<&str>,
     out: &mpsc::Sender<Item>,
 ) -> Result<(), SourceError> {
-    let text = filter.unwrap_or("{}");
+    let text = filter.unwrap_or(EVERYTHING);
     let filter = check_filter(&address.shown, text)?;
     let mut batches = Batches::named(&address.shown, text, out);
     match tokio::time::timeout(CONNECT_TIME + QUERY_TIME, find(address, url, filter, &mut batches)).await {

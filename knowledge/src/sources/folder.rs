@@ -24,6 +24,8 @@ const MAX_NAMED_EXTENSIONS: usize = 6;
 /// What is in a folder, in the order of names.
 #[derive(Debug, Default)]
 pub struct FolderListing {
+    /// The folder: sources of its documents begin with it.
+    pub root: String,
     /// Files that can probably be read.
     pub documents: Vec<FoundDocument>,
     /// Entries that look wanted and can't be read.
@@ -36,7 +38,7 @@ pub struct FolderListing {
 
 /// Lists a folder. With `any_type`, files of every extension are taken: the type is forced.
 pub fn list_folder(root: &Path, any_type: bool, globs: &Globs, limits: Limits) -> Result<FolderListing, SourceError> {
-    let mut listing = FolderListing::default();
+    let mut listing = FolderListing { root: root.to_string_lossy().into_owned(), ..FolderListing::default() };
     // Entries that the walk showed, by their folder: what a folder has beyond them was left out.
     let mut shown: HashMap<PathBuf, usize> = HashMap::from([(root.to_owned(), 0)]);
     let mut files = 0;

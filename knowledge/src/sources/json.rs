@@ -43,6 +43,10 @@ impl Source for Json {
         Ok(out.finish(name, "it has no values")?.decoded_from(decode::encoding_of(bytes)))
     }
 
+    fn has_rows(&self, name: &str, bytes: &[u8]) -> bool {
+        !self.tables(name, bytes).is_err_and(|error| error.code() == Fault::NotTabular.code())
+    }
+
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
         match parse(name, bytes)? {
             Value::Array(items) => table(name, items),
@@ -73,6 +77,10 @@ impl Source for JsonLines {
         let mut out = Builder::default();
         parse_lines(name, bytes)?.iter().for_each(|item| write_item(item, &mut out));
         Ok(out.finish(name, "it has no values")?.decoded_from(decode::encoding_of(bytes)))
+    }
+
+    fn has_rows(&self, name: &str, bytes: &[u8]) -> bool {
+        !self.tables(name, bytes).is_err_and(|error| error.code() == Fault::NotTabular.code())
     }
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
@@ -154,10 +162,35 @@ fn flatten(path: &str, value: &Value, out: &mut Vec<(String, Cell)>) {
     }
 }
 
-/// The table of a list of objects: a column for every key, in the order in which they come.
-fn table(name: &str, items: Vec<Value>) -> Result<Vec<Table>, SourceError> {
-    let mut columns: Map<String, Value> = Map::new();
-    for item in &items {
+/// The rows of many JSON Lines documents as one table, which is never in memory whole: a column for every key, in the order in which
+/// they come.
+#[derive(Debug, Default)]
+pub struct LineTable {
+    columns: Map<String, Value>,
+}
+
+impl LineTable {
+    /// Takes the keys of the next document.
+    pub fn see(&mut self, name: &str, bytes: &[u8]) -> Result<(), SourceError> {
+        add_columns(name, &parse_lines(name, bytes)?, &mut self.columns)
+    }
+
+    /// The columns of all documents that were seen.
+    pub fn columns(&self) -> Vec<String> {
+        self.columns.keys().cloned().collect()
+    }
+
+    /// The rows of a document, with a value for each of these columns.
+    pub fn rows(&self, name: &str, bytes: &[u8]) -> Result<Vec<Row>, SourceError> {
+        let cell = |item: &Value, key: &String| item.get(key).map_or(Cell::Null, Cell::of_json);
+        let row = |item: &Value| -> Row { self.columns.keys().map(|key| cell(item, key)).collect() };
+        Ok(parse_lines(name, bytes)?.iter().map(row).collect())
+    }
+}
+
+/// Adds the keys of objects that are no columns yet.
+fn add_columns(name: &str, items: &[Value], columns: &mut Map<String, Value>) -> Result<(), SourceError> {
+    for item in items {
         let Value::Object(fields) = item else { return Err(not_tabular(name)) };
         for key in fields.keys() {
             columns.entry(key.clone()).or_insert(Value::Null);
@@ -171,6 +204,13 @@ fn table(name: &str, items: Vec<Value>) -> Result<Vec<Table>, SourceError> {
             ));
         }
     }
+    Ok(())
+}
+
+/// The table of a list of objects: a column for every key, in the order in which they come.
+fn table(name: &str, items: Vec<Value>) -> Result<Vec<Table>, SourceError> {
+    let mut columns: Map<String, Value> = Map::new();
+    add_columns(name, &items, &mut columns)?;
     if columns.is_empty() {
         return Err(not_tabular(name));
     }
@@ -230,6 +270,14 @@ mod tests {
         assert_eq!((table.name.as_str(), table.columns), ("t", vec!["a".to_owned(), "b".to_owned()]));
         let rows: Vec<Row> = table.rows.map(Result::unwrap).collect();
         assert_eq!(rows, [vec![Cell::Int(1), Cell::Null], vec![Cell::Text("x".into()), Cell::Float(2.5)]]);
+        let (mut parts, more) = (LineTable::default(), b"{\"c\":null,\"b\":true}\n");
+        for bytes in [&lines[..], &more[..]] {
+            parts.see("/d/t", bytes).unwrap();
+        }
+        assert_eq!(parts.columns(), ["a", "b", "c"]);
+        assert_eq!(parts.rows("/d/t", more).unwrap(), [vec![Cell::Null, Cell::Bool(true), Cell::Null]]);
+        assert_eq!(parts.rows("/d/t", lines).unwrap().len(), 2);
+        assert_eq!(parts.see("/d/t", b"7\n").unwrap_err().code(), "not_tabular");
         let bad = JsonLines.extract("t.jsonl", b"{\"a\":1}\n{oops\n").unwrap_err();
         assert!(bad.to_string().contains("line 2"), "{bad}");
         assert_eq!(Json.tables("a.json", b"[1,2]").unwrap_err().code(), "not_tabular");

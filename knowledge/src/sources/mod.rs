@@ -40,6 +40,7 @@ mod sheet;
 mod sheet_beside;
 mod sniff;
 mod table;
+mod table_names;
 mod text;
 mod web_site;
 mod xml;
@@ -50,7 +51,7 @@ mod zip_pack;
 mod corpus;
 
 pub use builder::MAX_TEXT_BYTES;
-pub use database::{MAX_ROWS, check_query};
+pub use database::{MAX_ROWS, batch_of, batches_of, check_query};
 pub use document_store::check_filter;
 pub use error::{Fault, SourceError};
 pub use folder::{FOLDER, FolderListing, list_folder};
@@ -58,6 +59,7 @@ pub use gather::{Access, Gathered, Item, SourceRequest, gather, gather_archive};
 pub use globs::{Globs, MAX_GLOBS};
 pub use ignored::IgnoreRules;
 pub use isolate::{DEADLINE, ISOLATED_COMMAND, MAX_MEMORY_BYTES, extract, isolate_with, run_isolated, tables};
+pub use json::LineTable;
 pub use place::{
     CollectionAddress, DatabaseAddress, Dialect, GitAddress, PLACES, Place, SECRET_PREFIX, SourceSecrets,
     literal_password, place, shown,
@@ -65,6 +67,7 @@ pub use place::{
 pub use read::{FoundDocument, Limits, Scan, read_archive, read_document, read_regular, scan};
 pub use repository::{MAX_REPOSITORY_BYTES, clone_repository};
 pub use table::{Cell, MAX_COLUMNS, Row, Rows, Table};
+pub use table_names::member_tables;
 pub use web_site::{MAX_DEPTH, MAX_PAGES};
 pub use zip_archive::{ArchiveFile, MAX_ARCHIVE_BYTES, UnpackLimits, ZIP, unpack_members};
 pub use zip_pack::{PackedFile, pack_members};
@@ -94,6 +97,11 @@ pub trait Source: Send + Sync {
             format!("is of type {}, which has no rows", self.name()),
             "leave --table out, or give a CSV, JSON, JSONL or spreadsheet file",
         ))
+    }
+
+    /// Whether the document has rows, as far as its type and its shape tell. One that can't be read says so when it is.
+    fn has_rows(&self, _name: &str, _bytes: &[u8]) -> bool {
+        false
     }
 
     /// Whether its documents are read in a process of their own: the library that reads them can be made to fail, to run for

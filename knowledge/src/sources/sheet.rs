@@ -47,6 +47,10 @@ impl Source for Spreadsheet {
         text(name, tables, &sheet_beside::read(name, "XLSX workbook", bytes)?)
     }
 
+    fn has_rows(&self, _name: &str, _bytes: &[u8]) -> bool {
+        true
+    }
+
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
         unpack(name, "XLSX workbook", bytes)?;
         let failed = |error| match error {
@@ -97,6 +101,10 @@ impl Source for OpenSpreadsheet {
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
         text(name, self.tables(name, bytes)?, &Beside::default())
+    }
+
+    fn has_rows(&self, _name: &str, _bytes: &[u8]) -> bool {
+        true
     }
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {

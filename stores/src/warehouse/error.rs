@@ -1,6 +1,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use riverrun_schemas::{CollectionName, DocumentId};
+
 /// The warehouse could not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum WarehouseError {
@@ -50,6 +52,16 @@ pub enum WarehouseError {
         /// What is wrong.
         reason: String,
     },
+    /// Another document has its rows under the name.
+    #[error("table {table:?} holds the rows of document {document_id} in collection {collection:?}, which would be lost", collection = collection.as_str())]
+    Taken {
+        /// The table.
+        table: String,
+        /// The document whose rows they are.
+        document_id: DocumentId,
+        /// That document's collection.
+        collection: CollectionName,
+    },
     /// The database of a namespace failed.
     #[error("warehouse {path} failed: {reason}", path = path.display())]
     Database {
@@ -95,6 +107,7 @@ impl WarehouseError {
             Self::Busy { .. } => "warehouse_busy",
             Self::TableName { .. } => "bad_table_name",
             Self::Rows { .. } => "bad_table",
+            Self::Taken { .. } => "table_taken",
             Self::Database { .. } => "warehouse_failed",
             Self::Elsewhere => "warehouse_elsewhere",
             Self::Away { .. } => "warehouse_unreachable",
@@ -114,7 +127,8 @@ impl WarehouseError {
             | Self::OutOfMemory { .. }
             | Self::TableName { .. }
             | Self::Elsewhere
-            | Self::Rows { .. } => false,
+            | Self::Rows { .. }
+            | Self::Taken { .. } => false,
         }
     }
 
@@ -146,6 +160,9 @@ impl WarehouseError {
                     .to_owned(),
             ),
             Self::Told { hint, .. } => hint.clone(),
+            Self::Taken { document_id, .. } => {
+                Some(format!("give another name with --table, or remove that document first: riverrun docs rm {document_id}"))
+            }
             Self::Rows { .. } | Self::ShuttingDown => None,
         }
     }

@@ -3,7 +3,6 @@
 //! Like vectors and keywords the warehouse is a projection: a table holds the rows of one document and goes with it. Who
 //! asks may only read, see [`Warehouse::query`].
 
-use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -85,16 +84,7 @@ pub struct TableInfo {
     pub version: String,
 }
 
-/// The table of a document: the name itself for a document that came alone, else with the file's name behind it.
-pub fn table_name(table: &str, source: &str, alone: bool) -> String {
-    if alone {
-        return table.to_owned();
-    }
-    let stem = Path::new(source).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    format!("{table}_{}", name_part(&stem))
-}
-
-/// The name of a file or sheet as part of one that needs no quotes.
+/// The name of a file, folder or sheet as part of one that needs no quotes.
 pub fn name_part(name: &str) -> String {
     let part: String = name.chars().take(MAX_NAME_PART).map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
     part.to_lowercase()
@@ -160,7 +150,8 @@ pub trait Warehouse: Send + Sync + 'static {
 /// Makes and removes the tables of a [`Warehouse`]: only the process that has them can.
 #[async_trait]
 pub trait WarehouseLoader: Send + Sync + 'static {
-    /// Makes the table of these rows, in place of one of the same name. Loading what is there already does nothing.
+    /// Makes the table of these rows, in place of one of the same name and document. Loading what is there already does nothing; a
+    /// name under which another document has its rows is [`WarehouseError::Taken`].
     async fn load(&self, namespace: &Namespace, load: TableLoad) -> Result<TableInfo, WarehouseError>;
 
     /// Whether the table holds that version of the document.
@@ -179,13 +170,12 @@ pub trait WarehouseLoader: Send + Sync + 'static {
         document: &DocumentId,
     ) -> Result<Vec<TableInfo>, WarehouseError>;
 
-    /// Removes tables with rows of other versions of the document whose names begin with `prefix`; returns what they were.
+    /// Removes the tables with rows of other versions of the document; returns what they were.
     async fn remove_outdated(
         &self,
         namespace: &Namespace,
         document: &DocumentId,
         version: &str,
-        prefix: &str,
     ) -> Result<Vec<TableInfo>, WarehouseError>;
 }
 
@@ -194,8 +184,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn given_one_or_many_documents_when_tables_are_named_then_each_has_its_own() {
-        assert_eq!(table_name("Prices 2024", "/a/b.csv", true), "Prices 2024");
-        assert_eq!(table_name("p", "/a/North-West 1.csv", false), "p_north_west_1");
+    fn given_a_name_when_it_is_part_of_a_tables_then_that_needs_no_quotes_and_has_an_end() {
+        assert_eq!(name_part("North-West 1"), "north_west_1");
+        assert_eq!(name_part(&"Ü".repeat(1_000)), "ü".repeat(MAX_NAME_PART));
     }
 }

@@ -18,13 +18,34 @@ const READ_AHEAD: usize = 4;
 
 /// A document whose bytes are stored, or why it isn't.
 pub(super) enum Read {
-    Stored { source: String, source_type: Option<String>, content: BlobRef },
-    Refused { source: String, failure: Failure },
+    /// `has_rows` is told only where the request wants tables.
+    Stored {
+        source: String,
+        source_type: Option<String>,
+        content: BlobRef,
+        has_rows: bool,
+    },
+    Refused {
+        source: String,
+        failure: Failure,
+    },
     Skipped,
+}
+
+/// What the documents of a request are to each other.
+pub(super) enum Origin {
+    /// One document that was named itself.
+    Alone,
+    /// Members of a folder, archive, repository or site, whose sources begin with this.
+    Members(String),
+    /// Rows of one query.
+    Query,
 }
 
 /// What was read of a source.
 pub(super) struct Reading {
+    /// What its documents are to each other.
+    pub(super) origin: Origin,
     /// Documents that were stored or refused.
     pub(super) documents: Vec<Read>,
     /// How many were left out.
@@ -49,9 +70,11 @@ impl Ingester {
         }
         match sources::place(&start.source, start.source_type.as_deref()) {
             Ok(Place::Path) => self.read_path(start, globs).await,
-            Ok(_) => {
+            Ok(place) => {
+                let origin = origin(&place, start);
                 let (request, access, limits) = (request(start), self.access.clone(), self.config.limits);
-                self.store_all(start, |out| async move { sources::gather(request, &access, limits, out).await }).await
+                let gather = |out| async move { sources::gather(request, &access, limits, out).await };
+                self.store_all(start, origin, gather).await
             }
             Err(error) => Ok(Err(error.failure())),
         }
@@ -64,7 +87,9 @@ impl Ingester {
         Ok(match scan {
             Ok(Scan::File(found)) => match self.read(found, start).await? {
                 Read::Refused { failure, .. } => Err(failure),
-                read @ (Read::Stored { .. } | Read::Skipped) => Ok(Reading { documents: vec![read], skipped: 0 }),
+                read @ (Read::Stored { .. } | Read::Skipped) => {
+                    Ok(Reading { origin: Origin::Alone, documents: vec![read], skipped: 0 })
+                }
             },
             Ok(Scan::Folder(listing)) => self.read_folder(listing, start).await?,
             Ok(Scan::Archive(found)) => {
@@ -94,7 +119,7 @@ impl Ingester {
         if documents.is_empty() {
             return Ok(Err(listing.nothing_readable(&start.source).failure()));
         }
-        Ok(Ok(Reading { documents, skipped: listing.skipped }))
+        Ok(Ok(Reading { origin: Origin::Members(listing.root), documents, skipped: listing.skipped }))
     }
 
     /// Among others, a file without an extension that turns out to be no text is left out, not refused.
@@ -112,8 +137,8 @@ impl Ingester {
         let (file, forced, limits) = (found.clone(), start.source_type.clone(), self.config.limits);
         match blocking(move || sources::read_document(&file, forced.as_deref(), limits)).await? {
             Ok((bytes, kind)) => {
-                let content = self.store(bytes, kind.media_type()).await?;
-                Ok(Read::Stored { source: found.source, source_type: start.source_type.clone(), content })
+                let source_type = start.source_type.clone();
+                self.stored(Gathered { source: found.source, bytes, kind }, source_type, start).await
             }
             Err(error) => Ok(Read::Refused { source: found.source, failure: error.failure() }),
         }
@@ -130,24 +155,29 @@ impl Ingester {
 
     async fn read_archive(&self, start: &StartIngest, source: String, bytes: Vec<u8>, globs: Globs) -> ReadSource {
         let limits = self.config.limits;
-        self.store_all(start, |out| sources::gather_archive(source, bytes, globs, limits, out)).await
+        let origin = Origin::Members(source.clone());
+        self.store_all(start, origin, |out| sources::gather_archive(source, bytes, globs, limits, out)).await
     }
 
     /// Stores what a gatherer finds while it goes on looking.
-    async fn store_all<G>(&self, start: &StartIngest, gather: impl FnOnce(mpsc::Sender<Item>) -> G) -> ReadSource
+    async fn store_all<G>(
+        &self,
+        start: &StartIngest,
+        origin: Origin,
+        gather: impl FnOnce(mpsc::Sender<Item>) -> G,
+    ) -> ReadSource
     where
         G: Future<Output = Result<(), SourceError>>,
     {
         let (sender, mut found) = mpsc::channel(READ_AHEAD);
         let storing = async move {
-            let mut reading = Reading { documents: Vec::new(), skipped: 0 };
+            let mut reading = Reading { origin, documents: Vec::new(), skipped: 0 };
             let mut left_out = FolderListing::default();
             while let Some(item) = found.recv().await {
                 match item {
-                    Item::Document(Gathered { source, bytes, kind }) => {
-                        let content = self.store(bytes, kind.media_type()).await?;
-                        let source_type = Some(kind.name().to_owned());
-                        reading.documents.push(Read::Stored { source, source_type, content });
+                    Item::Document(document) => {
+                        let source_type = Some(document.kind.name().to_owned());
+                        reading.documents.push(self.stored(document, source_type, start).await?);
                     }
                     Item::Refused { source, error } => {
                         reading.documents.push(Read::Refused { source, failure: error.failure() });
@@ -172,8 +202,32 @@ impl Ingester {
         })
     }
 
-    async fn store(&self, bytes: Vec<u8>, media_type: &str) -> Result<BlobRef, WorkError> {
-        self.blobs.put_bytes(Bytes::from(bytes), media_type).await.map_err(WorkError::from)
+    async fn stored(
+        &self,
+        document: Gathered,
+        source_type: Option<String>,
+        start: &StartIngest,
+    ) -> Result<Read, WorkError> {
+        let Gathered { source, bytes, kind } = document;
+        let bytes = Bytes::from(bytes);
+        let content = self.blobs.put_bytes(bytes.clone(), kind.media_type()).await?;
+        let has_rows = match start.table {
+            Some(_) => {
+                let name = source.clone();
+                blocking(move || kind.has_rows(&name, &bytes)).await?
+            }
+            None => false,
+        };
+        Ok(Read::Stored { source, source_type, content, has_rows })
+    }
+}
+
+/// What documents of a place that is no path are to each other.
+fn origin(place: &Place, start: &StartIngest) -> Origin {
+    match place {
+        Place::Database(_) | Place::Documents(_) => Origin::Query,
+        Place::Web(_) if start.depth.unwrap_or(0) == 0 && !start.sitemap => Origin::Alone,
+        Place::Web(_) | Place::Git(_) | Place::Path | Place::Topic(_) => Origin::Members(start.source.clone()),
     }
 }
 

@@ -1,18 +1,20 @@
 //! Rows of tabular documents, on their way into the warehouse.
 //!
 //! A table is loaded before its document is said to be split, and again when it is not there although the document is:
-//! so a warehouse that was lost comes back with the next ingest of its sources.
+//! so a warehouse that was lost comes back with the next ingest of its sources. Tables that a document's last request does not name go:
+//! their rows would be those of an older version for ever. The table of a query is made when its source is read ([`super::query`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use riverrun_knowledge::sources::{self, Cell, Source, Table};
-use riverrun_schemas::Failure;
-use riverrun_schemas::ingest::{DeleteDocument, SubmitDocument};
+use riverrun_schemas::ingest::{DeleteDocument, StartIngest, SubmitDocument};
+use riverrun_schemas::{DocumentId, Failure, Namespace};
 use riverrun_stores::warehouse::{TableInfo, TableLoad, name_part};
 use riverrun_stores::{WarehouseError, WarehouseLoader};
 
+use super::reading::{Origin, Read, Reading};
 use super::stopping;
 use crate::runtime::WorkError;
 
@@ -31,7 +33,8 @@ impl Tables {
         Self(Some(warehouse))
     }
 
-    /// Loads the document's rows where its request names a table; the inner error is what the document fails with.
+    /// Loads the document's rows where its request names a table, and removes its tables that the request does not name; the inner
+    /// error is what the document fails with, and then its tables stay as they were.
     pub(super) async fn load(
         &self,
         submit: &SubmitDocument,
@@ -39,16 +42,13 @@ impl Tables {
         source: &'static dyn Source,
         bytes: Bytes,
     ) -> Result<Result<(), Failure>, WorkError> {
-        let Some(name) = &submit.table else { return Ok(Ok(())) };
-        let Some(warehouse) = &self.0 else {
-            let failure =
-                Failure::new("warehouse_missing", format!("table {name} can't be made: this process has no warehouse"))
-                    .with_hint("let the ingester of a `riverrun serve` with workers do it, with no `riverrun worker ingester` beside it, or leave --table out");
-            return Ok(Err(failure));
-        };
+        let Some(name) = &submit.table else { return self.unnamed(submit).await.map(Ok) };
+        let Some(warehouse) = &self.0 else { return Ok(Err(missing(name))) };
         let held = warehouse.holds(&submit.namespace, name, &submit.document_id, version).await;
         if held.map_err(|error| retry(&error))? {
-            return Ok(Ok(()));
+            // A process that ended between the last load and this is the reason to look once more.
+            let outdated = warehouse.remove_outdated(&submit.namespace, &submit.document_id, version).await;
+            return outdated.map(|_| Ok(())).map_err(|error| retry(&error));
         }
         let document = submit.source.clone();
         let tables = match tokio::task::spawn_blocking(move || sources::tables(source, &document, &bytes)).await {
@@ -64,6 +64,25 @@ impl Tables {
         }
     }
 
+    /// The request names no table: those of the document go.
+    async fn unnamed(&self, submit: &SubmitDocument) -> Result<(), WorkError> {
+        if sources::batch_of(&submit.source).is_some_and(|(_, number)| number == 1) {
+            return Ok(()); // its table is of all rows of its query, and was seen to before it was handed in
+        }
+        self.forget(&submit.namespace, &submit.document_id).await
+    }
+
+    /// Removes the tables of a document that stays.
+    pub(super) async fn forget(&self, namespace: &Namespace, document: &DocumentId) -> Result<(), WorkError> {
+        let Some(warehouse) = &self.0 else { return Ok(()) };
+        warehouse.remove_document(namespace, document).await.map(drop).map_err(|error| retry(&error))
+    }
+
+    /// The warehouse, where this process has one.
+    pub(super) fn warehouse(&self) -> Option<&dyn WarehouseLoader> {
+        self.0.as_deref()
+    }
+
     /// Removes the tables that hold the document's rows.
     pub(super) async fn remove(&self, delete: &DeleteDocument) -> Result<Vec<TableInfo>, WorkError> {
         let Some(warehouse) = &self.0 else { return Ok(Vec::new()) };
@@ -71,8 +90,26 @@ impl Tables {
     }
 }
 
-/// Loads the tables of a document, the first one last: that it is there says that all of them are. Before it, those go whose sheets
-/// are gone.
+/// The table of each document that was read: that of the request for one alone, else a name of its own for each that has rows. Those
+/// of a query's rows have none, since its table is made of all of them.
+pub(super) fn of_documents(start: &StartIngest, reading: &Reading) -> Vec<Option<String>> {
+    let none = || vec![None; reading.documents.len()];
+    match (&start.table, &reading.origin) {
+        (None, _) | (Some(_), Origin::Query) => none(),
+        (Some(table), Origin::Alone) => vec![Some(table.clone()); reading.documents.len()],
+        (Some(table), Origin::Members(root)) => {
+            let documents = reading.documents.iter().map(|read| match read {
+                Read::Stored { source, has_rows, .. } => (source.as_str(), *has_rows),
+                Read::Refused { source, .. } => (source.as_str(), false),
+                Read::Skipped => ("", false),
+            });
+            sources::member_tables(table, root, documents)
+        }
+    }
+}
+
+/// Loads the tables of a document, the first one last: that it is there says that all of them are. Behind it, those go that are not of
+/// this version: their sheets are gone, or the request names the document's tables otherwise.
 async fn loaded(
     warehouse: &dyn WarehouseLoader,
     submit: &SubmitDocument,
@@ -85,11 +122,10 @@ async fn loaded(
     for (name, table) in tables {
         warehouse.load(&submit.namespace, load_of(submit, version, name, table)).await?;
     }
-    let of_sheets = format!("{name}_");
-    warehouse.remove_outdated(&submit.namespace, &submit.document_id, version, &of_sheets).await?;
     if let Some((name, table)) = first {
         warehouse.load(&submit.namespace, load_of(submit, version, name, table)).await?;
     }
+    warehouse.remove_outdated(&submit.namespace, &submit.document_id, version).await?;
     Ok(())
 }
 
@@ -125,24 +161,29 @@ fn load_of(submit: &SubmitDocument, version: &str, name: String, table: Table) -
     }
 }
 
-fn text(cell: &Cell) -> Option<String> {
+pub(super) fn text(cell: &Cell) -> Option<String> {
     match cell {
         Cell::Null => None,
         Cell::Bool(_) | Cell::Int(_) | Cell::Float(_) | Cell::Text(_) => Some(cell.text().into_owned()),
     }
 }
 
-fn failure(error: &WarehouseError) -> Failure {
+pub(super) fn missing(table: &str) -> Failure {
+    Failure::new("warehouse_missing", format!("table {table} can't be made: this process has no warehouse"))
+        .with_hint("let the ingester of a `riverrun serve` with workers do it, with no `riverrun worker ingester` beside it, or leave --table out")
+}
+
+pub(super) fn failure(error: &WarehouseError) -> Failure {
     Failure { code: error.code().to_owned(), message: error.to_string(), hint: error.hint() }
 }
 
-fn retry(error: &WarehouseError) -> WorkError {
+pub(super) fn retry(error: &WarehouseError) -> WorkError {
     WorkError::retry(error.code(), error)
 }
 
 #[cfg(test)]
 mod tests {
-    use riverrun_schemas::{BlobRef, DocumentId, IngestId, Namespace};
+    use riverrun_schemas::{BlobRef, IngestId};
     use riverrun_stores::Warehouse;
     use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
 

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::runtime::testkit::{self, Stack};
 
+mod tables;
 mod tokens;
 
 /// A real log, real blobs and a folder of documents.

@@ -8,10 +8,11 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
+use super::super::document_store::EVERYTHING;
 use super::super::gather::{Gathered, Item};
-use super::super::place::DatabaseAddress;
+use super::super::place::{DatabaseAddress, Place, place};
 use super::super::{Fault, SourceError, by_name};
-use super::{MAX_ROWS, failed};
+use super::{MAX_ROWS, check_query, failed};
 
 /// Rows of one document.
 const BATCH_ROWS: usize = 100;
@@ -24,6 +25,41 @@ const MAX_SORTED_BYTES: usize = 64 << 20;
 
 /// Most bytes of one row.
 const MAX_ROW_BYTES: usize = 4 << 20;
+
+/// Bytes of a query's hash in the names of its documents.
+const HASH_BYTES: usize = 4;
+
+/// How addresses begin whose documents are rows of a query.
+const SCHEMES: [&str; 7] =
+    ["postgres://", "postgresql://", "mysql://", "mariadb://", "sqlite:", "mongodb://", "mongodb+srv://"];
+
+/// What the documents of a query's rows are named by, before their number.
+fn base(shown: &str, query: &str) -> String {
+    let hash: String = Sha256::digest(query).iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    format!("{shown}#{hash}")
+}
+
+/// What the documents of a request's query are named by, before their number (see [`batch_of`]); `None` for a source without a query,
+/// and for a query that is refused.
+pub fn batches_of(source: &str, forced: Option<&str>, query: Option<&str>) -> Option<String> {
+    match place(source, forced).ok()? {
+        Place::Database(address) => Some(base(&address.shown, &check_query(&address.shown, query?).ok()?)),
+        Place::Documents(address) => Some(base(&address.shown, query.unwrap_or(EVERYTHING))),
+        Place::Path | Place::Web(_) | Place::Git(_) | Place::Topic(_) => None,
+    }
+}
+
+/// The query whose rows a document holds, as [`batches_of`] names it, and the document's number among those of that query, from 1 on;
+/// `None` for every other document.
+pub fn batch_of(source: &str) -> Option<(&str, usize)> {
+    let (base, number) = source.rsplit_once('/')?;
+    let (shown, hash) = base.rsplit_once('#')?;
+    let scheme = shown.to_ascii_lowercase();
+    let is_query = SCHEMES.iter().any(|known| scheme.starts_with(known))
+        && hash.len() == 2 * HASH_BYTES
+        && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    number.parse().ok().filter(|_| is_query).map(|number| (base, number))
+}
 
 /// The first name that comes twice in a row that a database wrote as JSON: whoever reads it keeps only one of the two.
 fn repeated(json: &str) -> Option<String> {
@@ -81,9 +117,8 @@ impl<'o> Batches<'o> {
     }
 
     pub(in crate::sources) fn named(shown: &str, query: &str, out: &'o mpsc::Sender<Item>) -> Self {
-        let hash: String = Sha256::digest(query).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
         Self {
-            base: format!("{shown}#{hash}"),
+            base: base(shown, query),
             shown: shown.to_owned(),
             out,
             lines: String::new(),
@@ -199,6 +234,42 @@ impl<'o> Batches<'o> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_queries_when_their_documents_are_named_then_each_tells_its_query_and_no_other_document_has_such_a_name() {
+        for (source, query) in [
+            ("postgres://u:${RIVERRUN_SOURCE_X}@h:5432/d?sslmode=require", Some("SELECT 1;")),
+            ("mysql://u@h/d", Some("VALUES (1)")),
+            ("sqlite:/a b/x#1.db", Some("SELECT 1")),
+            ("mongodb://h/d/c", None),
+        ] {
+            let base = batches_of(source, None, query).unwrap();
+            assert_eq!(batch_of(&format!("{base}/12")), Some((base.as_str(), 12)), "{base}");
+        }
+        let query = |query| batches_of("sqlite:/x.db", None, Some(query));
+        assert_eq!(query("SELECT 1"), query(" SELECT 1 ; "));
+        assert_ne!(query("SELECT 1"), query("SELECT 2"));
+        assert_eq!(batches_of("mongodb://h/d/c", None, None), batches_of("mongodb://h/d/c", None, Some("{}")));
+        for (source, text) in [
+            ("/x.csv", None),
+            ("https://h/p", Some("SELECT 1")),
+            ("sqlite:/x.db", None),
+            ("sqlite:/x.db", Some("DROP TABLE t")),
+        ] {
+            assert_eq!(batches_of(source, None, text), None, "{source}");
+        }
+        for other in [
+            "/d/x#0123abcd/1",
+            "upload/x#0123abcd/1",
+            "https://h/r.git#0123abcd/1",
+            "sqlite:/x.db#0123abcd",
+            "sqlite:/x.db#0123abcd/x",
+            "sqlite:/x.db#0123abc/1",
+            "sqlite:/x.db/1",
+        ] {
+            assert_eq!(batch_of(other), None, "{other}");
+        }
+    }
 
     #[tokio::test]
     async fn given_more_rows_than_can_be_held_when_read_then_none_is_lost_and_they_come_as_they_are_given() {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use duckdb::{AccessMode, Config, Connection, appender_params_from_iter, params};
+use duckdb::{AccessMode, Config, Connection, OptionalExt, appender_params_from_iter, params};
 use parking_lot::Mutex;
 use riverrun_schemas::{CollectionName, DocumentId};
 
@@ -78,11 +78,30 @@ impl Database {
             }
         }
         let connection = self.connect()?;
+        self.check_owner(&connection, &load.table, &load.document_id)?;
         connection.execute_batch("BEGIN TRANSACTION").map_err(|error| self.failed(&error))?;
         let info = self.replace(&connection, load, columns)?;
         connection.execute_batch("COMMIT").map_err(|error| self.failed(&error))?;
         Ok(info)
         // Whatever failed above leaves the transaction to the end of its connection, which takes it back.
+    }
+
+    /// Refuses a name under which another document has its rows: they would be gone without a word.
+    fn check_owner(&self, connection: &Connection, table: &str, document: &DocumentId) -> Result<(), WarehouseError> {
+        let other = connection
+            .query_row(
+                "SELECT name, document_id, collection FROM riverrun.tables WHERE lower(name) = lower(?) AND document_id <> ?",
+                params![table, document.to_string()],
+                |row| Ok::<(String, String, String), _>((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
+            .optional()
+            .map_err(|error| self.failed(&error))?;
+        let Some((table, document_id, collection)) = other else { return Ok(()) };
+        match (document_id.parse::<DocumentId>(), collection.parse::<CollectionName>()) {
+            (Ok(document_id), Ok(collection)) => Err(WarehouseError::Taken { table, document_id, collection }),
+            // A row that is damaged says nothing of whose the rows are: its table is replaced.
+            (Err(_), _) | (_, Err(_)) => Ok(()),
+        }
     }
 
     fn replace(
@@ -173,26 +192,39 @@ impl Database {
     }
 
     pub(super) fn remove_document(&self, document: &DocumentId) -> Result<Vec<TableInfo>, WarehouseError> {
-        self.remove(|table| table.document_id == *document)
+        self.remove(document, |_| true)
     }
 
     pub(super) fn remove_outdated(
         &self,
         document: &DocumentId,
         version: &str,
-        prefix: &str,
     ) -> Result<Vec<TableInfo>, WarehouseError> {
-        let prefix = prefix.to_lowercase();
-        self.remove(|table| {
-            table.document_id == *document && table.version != version && table.name.to_lowercase().starts_with(&prefix)
-        })
+        self.remove(document, |table| table.version != version)
     }
 
-    fn remove(&self, is_doomed: impl Fn(&TableInfo) -> bool) -> Result<Vec<TableInfo>, WarehouseError> {
-        let _alone = self.loading.lock();
+    /// Removes those of the document's tables.
+    fn remove(
+        &self,
+        document: &DocumentId,
+        is_doomed: impl Fn(&TableInfo) -> bool,
+    ) -> Result<Vec<TableInfo>, WarehouseError> {
         let connection = self.connect()?;
+        // Asked of every document that is taken in, and most have no table: they don't wait for a load that goes on.
+        let has_tables: bool = connection
+            .query_row(
+                "SELECT count(*) > 0 FROM riverrun.tables WHERE document_id = ?",
+                params![document.to_string()],
+                |row| row.get(0),
+            )
+            .map_err(|error| self.failed(&error))?;
+        if !has_tables {
+            return Ok(Vec::new());
+        }
+        let _alone = self.loading.lock();
         // Whoever else writes waits, so what is listed stays so. Columns are asked only of what goes.
         let registered = registered(&connection).map_err(|error| self.failed(&error))?;
+        let is_doomed = |table: &TableInfo| table.document_id == *document && is_doomed(table);
         let mut doomed: Vec<TableInfo> = registered.into_iter().filter(is_doomed).collect();
         if doomed.is_empty() {
             return Ok(doomed);

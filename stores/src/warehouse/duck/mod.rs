@@ -196,13 +196,12 @@ impl WarehouseLoader for DuckWarehouse {
         namespace: &Namespace,
         document: &DocumentId,
         version: &str,
-        prefix: &str,
     ) -> Result<Vec<TableInfo>, WarehouseError> {
         if !self.inner.path(namespace).exists() {
             return Ok(Vec::new());
         }
-        let (document, version, prefix) = (*document, version.to_owned(), prefix.to_owned());
-        self.blocking(namespace, move |database| database.remove_outdated(&document, &version, &prefix)).await
+        let (document, version) = (*document, version.to_owned());
+        self.blocking(namespace, move |database| database.remove_outdated(&document, &version)).await
     }
 }
 
