@@ -286,7 +286,7 @@ mod tests {
         assert_eq!((sums[0].usage.cached_prompt_tokens, sums[0].usage.cache_write_tokens), (120, 14));
         let run = crate::read_models::runs::run(&sql, Within::EveryNamespace, run_id).await.unwrap().unwrap();
         assert_eq!((run.usage.cost_usd, run.usage.unpriced_tokens), (None, 45), "a run says it of itself");
-        let shown = serde_json::to_value(&sums[1].usage).unwrap();
+        let shown = serde_json::to_value(sums[1].usage).unwrap();
         assert!(shown.get("unpriced_tokens").is_none(), "what says nothing is left out: {shown}");
     }
 }

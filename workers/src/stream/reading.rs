@@ -80,7 +80,9 @@ impl Places {
     }
 
     pub(super) fn revoked(&mut self, partitions: &[TopicPartition]) {
-        partitions.iter().for_each(|partition| drop(self.unread.remove(&partition.partition)));
+        for partition in partitions {
+            self.unread.remove(&partition.partition);
+        }
     }
 
     /// Everything in the partition was read; whether that is new.
