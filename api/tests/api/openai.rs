@@ -205,6 +205,30 @@ fn given_a_length_and_a_purpose_when_texts_are_embedded_then_what_can_not_be_is_
 }
 
 #[test]
+fn given_a_model_of_a_server_when_it_is_asked_to_think_then_the_field_is_refused_and_no_thoughts_are_fine() {
+    test(async |api| {
+        let ask = async |field: &str, value: Value| {
+            let messages = json!([{ "role": "user", "content": "hello" }]);
+            complete(api, json!({ "model": "default", "messages": messages, field: value })).await
+        };
+        for (field, value) in [
+            ("reasoning_effort", json!("high")),
+            ("reasoning_effort", json!("much")),
+            ("chat_template_kwargs", json!({ "enable_thinking": false })),
+            ("chat_template_kwargs", json!({ "colour": "red" })),
+        ] {
+            let reply = ask(field, value).await;
+            assert_eq!((reply.status, &reply.body["error"]["param"]), (400, &json!(field)), "{}", reply.body);
+        }
+        for (field, value) in [("reasoning_effort", json!("none")), ("chat_template_kwargs", json!({}))] {
+            let reply = ask(field, value).await;
+            let message = &reply.body["choices"][0]["message"];
+            assert_eq!((reply.status, message.get("reasoning_content")), (200, None), "{}", reply.body);
+        }
+    });
+}
+
+#[test]
 fn given_token_ids_when_they_are_to_be_embedded_then_the_answer_says_what_is_read() {
     test(async |api| {
         for input in [json!([1, 2, 3]), json!([[1, 2], [3]]), json!(7)] {
