@@ -79,5 +79,5 @@ async fn show(
 
 pub(super) fn unknown(document_id: DocumentId, namespace: &Namespace) -> ApiError {
     let what = format!("there is no document {document_id} in namespace {:?}", namespace.as_str());
-    ApiError::not_found("document_not_found", what).hint("riverrun docs ls -c <collection>")
+    ApiError::not_found("document_not_found", what).hint("riverrun docs ls -c COLLECTION lists those of a collection")
 }

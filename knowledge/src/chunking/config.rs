@@ -7,6 +7,9 @@ use super::{
     strategy_names,
 };
 
+/// Who reads a document knows which size it was handed in with, and not where that came from.
+const SIZE_IS_GIVEN_BY: &str = "--chunk-size, by chunk_size of a request or by RIVERRUN_CHUNK_SIZE";
+
 /// Size and overlap, checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkConfig {
@@ -86,7 +89,7 @@ pub enum ChunkError {
         given: String,
     },
     /// The model does not read so many tokens at once.
-    #[error("RIVERRUN_CHUNK_SIZE is {size} tokens, and the embedding model {model} reads {limit} at once")]
+    #[error("chunks of {size} tokens are asked for, and the embedding model {model} reads {limit} at once")]
     BeyondModel {
         /// What was asked for.
         size: usize,
@@ -120,7 +123,7 @@ pub enum ChunkError {
         given: String,
     },
     /// The document is too long for chunks of this size.
-    #[error("{name} has more than {MAX_CHUNKS} chunks with RIVERRUN_CHUNK_SIZE {size} {unit}")]
+    #[error("{name} has more than {MAX_CHUNKS} chunks of {size} {unit}")]
     TooMany {
         /// The document.
         name: String,
@@ -168,8 +171,10 @@ impl ChunkError {
                 format!("set RIVERRUN_CHUNK_SIZE to a number of {unit}, for example {}", unit.defaults().0)
             }
             Self::BadUnit { .. } => "set RIVERRUN_CHUNK_UNIT to characters or to tokens".to_owned(),
-            Self::BeyondModel { limit, .. } => format!("set RIVERRUN_CHUNK_SIZE to {limit} or less"),
-            Self::Tokenizer { .. } => "set RIVERRUN_CHUNK_UNIT to characters".to_owned(),
+            Self::BeyondModel { limit, .. } => format!("ask for {limit} or less, by {SIZE_IS_GIVEN_BY}"),
+            Self::Tokenizer { .. } => {
+                "count characters, by --chunk-unit, by chunk_unit of a request or by RIVERRUN_CHUNK_UNIT".to_owned()
+            }
             Self::BadOverlap { size, .. } => {
                 format!(
                     "set RIVERRUN_CHUNK_OVERLAP to a number below RIVERRUN_CHUNK_SIZE, for example {}",
@@ -177,7 +182,7 @@ impl ChunkError {
                 )
             }
             Self::UnknownStrategy { .. } => format!("choose one of: {}", strategy_names().join(", ")),
-            Self::TooMany { .. } => "raise RIVERRUN_CHUNK_SIZE, or split the document".to_owned(),
+            Self::TooMany { .. } => format!("ask for larger ones, by {SIZE_IS_GIVEN_BY}, or split the document"),
         }
     }
 

@@ -113,9 +113,16 @@ fn parse_lines(name: &str, bytes: &[u8]) -> Result<Vec<Value>, SourceError> {
     lines
         .map(|(index, line)| {
             serde_json::from_str(&json_digits::kept(line))
-                .map_err(|error| SourceError::malformed(name, "JSON Lines", format!("line {}: {error}", index + 1)))
+                .map_err(|error| SourceError::malformed(name, "JSON Lines", of_line(index + 1, &error)))
         })
         .collect()
+}
+
+/// What the parser says of a line, which counts lines within that one.
+fn of_line(line: usize, error: &serde_json::Error) -> String {
+    let (said, column) = (error.to_string(), error.column());
+    let reason = said.strip_suffix(&format!(" at line {} column {column}", error.line())).unwrap_or(&said);
+    format!("{reason} at line {line} column {column}")
 }
 
 /// One member of a list, as one line where it is an object.
@@ -279,7 +286,8 @@ mod tests {
         assert_eq!(parts.rows("/d/t", lines).unwrap().len(), 2);
         assert_eq!(parts.see("/d/t", b"7\n").unwrap_err().code(), "not_tabular");
         let bad = JsonLines.extract("t.jsonl", b"{\"a\":1}\n{oops\n").unwrap_err();
-        assert!(bad.to_string().contains("line 2"), "{bad}");
+        assert!(bad.to_string().contains("at line 2 column "), "{bad}");
+        assert_eq!(bad.to_string().matches("line ").count(), 1, "the parser's own number of the line is none: {bad}");
         assert_eq!(Json.tables("a.json", b"[1,2]").unwrap_err().code(), "not_tabular");
     }
 }
