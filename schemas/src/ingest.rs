@@ -237,6 +237,8 @@ document_events! {
         chunk_unit: Option<String>,
         /// Warehouse table of a tabular source.
         table: Option<String>,
+        /// What people should know of the document although it could be read, such as pages without text; older events say nothing.
+        notes: Vec<String>,
     }
     /// Every chunk of the version has a vector.
     DocumentEmbedded {
@@ -337,8 +339,21 @@ pub struct IngestScanned {
     pub documents: i64,
     /// Files left out on purpose, such as ignored ones.
     pub skipped: i64,
+    /// What `skipped` is made of; older events do not say it.
+    pub left_out: Vec<LeftOut>,
     /// Milliseconds since the epoch.
     pub at: i64,
+}
+
+/// Files that were left out for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Stable, lower snake case, such as `no_reader` or `excluded`.
+    pub reason: String,
+    /// With its dot, where the reason has to do with it.
+    pub extension: Option<String>,
+    /// How many.
+    pub files: i64,
 }
 
 /// The source could not be read at all.

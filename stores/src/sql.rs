@@ -34,6 +34,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (209, "model calls", include_str!("../migrations/0209_model_calls.sql")),
     (211, "tunings", include_str!("../migrations/0211_tunings.sql")),
     (215, "unpriced tokens", include_str!("../migrations/0215_unpriced_tokens.sql")),
+    (216, "ingest notes", include_str!("../migrations/0216_ingest_notes.sql")),
 ];
 
 const READERS: u32 = 4;

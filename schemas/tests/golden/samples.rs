@@ -162,6 +162,7 @@ pub(super) fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             source: "/data".into(),
             documents: 2,
             skipped: 1,
+            left_out: vec![LeftOut { reason: "no_reader".into(), extension: Some(".doc".into()), files: 1 }],
             at,
         }
         .into(),
@@ -193,7 +194,8 @@ pub(super) fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             chunk_size: 200,
             chunk_overlap: 25,
             chunk_unit: Some("tokens".into()),
-            table: Some("prices".into())
+            table: Some("prices".into()),
+            notes: vec!["1 of 12 pages is a picture without text: page 7".into()]
         })
         .into(),
         doc!(DocumentEmbedded { version: "v1".into(), chunks: 3, dimensions: 768 }).into(),

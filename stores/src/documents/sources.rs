@@ -65,6 +65,9 @@ pub struct SourceVersion {
     /// How many pages it has, where the format has pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<i32>,
+    /// What people should know of it although it could be read, such as pages without text; a few at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// When the bytes were read from where they are.
     #[schema(value_type = String, format = DateTime)]
     pub fetched_at: Timestamp,
@@ -166,6 +169,7 @@ fn apply(source: &mut SourceDocument, event: &IngestEvent, about: &About<'_>) {
                 title: e.title.clone(),
                 author: e.author.clone(),
                 pages: e.pages,
+                notes: e.notes.clone(),
                 fetched_at,
                 seen_at: fetched_at,
             });

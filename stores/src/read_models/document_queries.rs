@@ -10,7 +10,7 @@ use sqlx::Row;
 use crate::error::StoreError;
 use crate::read_models::document_views::{
     CollectionView, DocumentCounts, DocumentStatus, DocumentVersionView, DocumentView, EmbeddingView,
-    IngestFailureView, IngestStatus, IngestView,
+    IngestFailureView, IngestNoteView, IngestStatus, IngestView,
 };
 use crate::read_models::page::{MAX_PAGE, Page, PageRequest};
 use crate::read_models::run_views::{failure_view, json_or_text};
@@ -19,6 +19,7 @@ use crate::read_models::time::Timestamp;
 use crate::read_models::within::Within;
 use crate::sql::{DbConnection, DbRow, Sql, storable};
 
+/// Documents that failed, and documents with notes, of one request.
 const MAX_FAILURES: i64 = 100;
 /// Documents that are asked for in one statement.
 const MAX_AMONG: usize = 250;
@@ -311,7 +312,8 @@ pub async fn ingest(sql: &Sql, within: Within<'_>, ingest_id: IngestId) -> Resul
         let Some(row) = row else { return Ok(None) };
         let (counts, last_end) = document_counts(&mut transaction, ingest_id).await?;
         let failures = failures(&mut transaction, ingest_id).await?;
-        ingest_view(&row, ingest_id, counts, last_end, failures).map(Some)
+        let notes = notes(&mut transaction, ingest_id).await?;
+        ingest_view(&row, ingest_id, (counts, last_end), failures, notes).map(Some)
     };
     attempt.await.map_err(|error: StoreError| error.at(sql.path()))
 }
@@ -358,12 +360,32 @@ async fn failures(connection: &mut DbConnection, ingest_id: IngestId) -> Result<
         .collect()
 }
 
+async fn notes(connection: &mut DbConnection, ingest_id: IngestId) -> Result<Vec<IngestNoteView>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT document_id, source, notes FROM ingest_documents WHERE ingest_id = $1 AND status <> 'failed' AND notes IS NOT NULL ORDER BY source, document_id LIMIT $2",
+    )
+    .bind(ingest_id.to_string())
+    .bind(MAX_FAILURES)
+    .fetch_all(connection)
+    .await?;
+    rows.iter()
+        .map(|row| {
+            let key: String = row.try_get("document_id")?;
+            Ok(IngestNoteView {
+                document_id: id("ingest_documents", &key)?,
+                source: row.try_get("source")?,
+                notes: from_json("ingest_documents", &key, row.try_get("notes")?)?,
+            })
+        })
+        .collect()
+}
+
 fn ingest_view(
     row: &DbRow,
     ingest_id: IngestId,
-    mut counts: DocumentCounts,
-    last_end: Option<i64>,
+    (mut counts, last_end): (DocumentCounts, Option<i64>),
     failures: Vec<IngestFailureView>,
+    notes: Vec<IngestNoteView>,
 ) -> Result<IngestView, StoreError> {
     counts.total = row.try_get("documents")?;
     let failed_at: Option<i64> = row.try_get("failed_at")?;
@@ -375,6 +397,8 @@ fn ingest_view(
     let error: Option<String> = row.try_get::<Option<String>, _>("error")?.filter(|_| failed_at.is_some());
     let error =
         error.as_deref().map(|text| from_json::<Failure>("ingests", &ingest_id.to_string(), text)).transpose()?;
+    let left_out: Option<String> = row.try_get("left_out")?;
+    let left_out = left_out.as_deref().map(|text| from_json("ingests", &ingest_id.to_string(), text)).transpose()?;
     Ok(IngestView {
         ingest_id,
         status,
@@ -383,6 +407,8 @@ fn ingest_view(
         source: row.try_get("source")?,
         documents: counts,
         skipped: row.try_get("skipped")?,
+        left_out: left_out.unwrap_or_default(),
+        notes,
         failures,
         error: error.as_ref().map(failure_view),
         created_at: Timestamp(row.try_get("created_at")?),

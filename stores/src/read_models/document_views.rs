@@ -253,6 +253,32 @@ pub struct IngestFailureView {
     pub error: FailureView,
 }
 
+/// What people should know of a document although it could be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IngestNoteView {
+    /// The document.
+    #[schema(value_type = String)]
+    pub document_id: DocumentId,
+    /// Where it came from.
+    pub source: String,
+    /// What, such as how many of its pages are pictures without text; a few at most.
+    pub notes: Vec<String>,
+}
+
+/// Files that were left out on purpose, for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LeftOutView {
+    /// Stable, lower snake case: `no_reader` (nothing reads its extension), `archive` (an archive in a folder, which is not opened), `not_text`
+    /// (no extension, and no text), `hidden_or_ignored` (a folder counts as one), `link`, `excluded` (by a glob), `twice` (read under another
+    /// address), `beyond_limit`.
+    pub reason: String,
+    /// With its dot, where the reason has to do with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extension: Option<String>,
+    /// How many.
+    pub files: i64,
+}
+
 /// A request to read a source into a collection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct IngestView {
@@ -273,6 +299,12 @@ pub struct IngestView {
     pub documents: DocumentCounts,
     /// Files left out on purpose; null until the source was read.
     pub skipped: Option<i64>,
+    /// What `skipped` is made of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOutView>,
+    /// The first hundred documents with something that people should know, by source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<IngestNoteView>,
     /// The first hundred documents that failed, by source.
     pub failures: Vec<IngestFailureView>,
     /// Why the source could not be read.

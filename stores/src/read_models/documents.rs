@@ -49,12 +49,13 @@ pub(crate) async fn apply(connection: &mut DbConnection, event: &IngestEvent) ->
     match event {
         IngestEvent::IngestScanned(event) => {
             open_ingest(connection, event.ingest_id, &event.namespace, &event.collection, event.at).await?;
-            sqlx::query("UPDATE ingests SET source = $2, documents = $3, skipped = $4, scanned_at = $5 WHERE ingest_id = $1 AND scanned_at IS NULL")
+            sqlx::query("UPDATE ingests SET source = $2, documents = $3, skipped = $4, scanned_at = $5, left_out = $6 WHERE ingest_id = $1 AND scanned_at IS NULL")
                 .bind(event.ingest_id.to_string())
                 .bind(storable(&event.source))
                 .bind(event.documents)
                 .bind(event.skipped)
                 .bind(event.at)
+                .bind((!event.left_out.is_empty()).then(|| to_json(&event.left_out)))
                 .execute(connection)
                 .await?;
         }
@@ -80,6 +81,7 @@ pub(crate) async fn apply(connection: &mut DbConnection, event: &IngestEvent) ->
                 let version = Version { version: &event.version, chunks: event.chunks, text: &event.text };
                 set_version(connection, &about, &version, event.title.as_deref(), event.metadata_json.as_deref())
                     .await?;
+                set_notes(connection, &about, &event.notes).await?;
             }
         }
         IngestEvent::DocumentEmbedded(event) => {
@@ -256,6 +258,17 @@ async fn set_version(
     .bind(about.at)
     .execute(connection)
     .await?;
+    Ok(())
+}
+
+/// What people should know of the document, in this request; nothing where there is nothing to say.
+async fn set_notes(connection: &mut DbConnection, about: &About<'_>, notes: &[String]) -> Result<(), StoreError> {
+    sqlx::query("UPDATE ingest_documents SET notes = $3 WHERE ingest_id = $1 AND document_id = $2")
+        .bind(about.ingest_id.to_string())
+        .bind(about.document_id.to_string())
+        .bind((!notes.is_empty()).then(|| to_json(&notes)))
+        .execute(connection)
+        .await?;
     Ok(())
 }
 

@@ -389,6 +389,10 @@ async fn given_documents_then_collection_and_request_add_up() {
         (IngestStatus::Partial, 3, 1, 1)
     );
     assert_eq!(view.finished_at, Some(Timestamp(30)));
+    let noted: Vec<_> = view.notes.iter().map(|note| (note.source.as_str(), note.notes.len())).collect();
+    assert_eq!(noted, [("/notes/0.md", 1), ("/notes/1.md", 1), ("/notes/2.md", 1)], "{:?}", view.notes);
+    let left_out: Vec<_> = view.left_out.iter().map(|row| (row.reason.as_str(), row.extension.as_deref())).collect();
+    assert_eq!((view.skipped, left_out), (Some(1), vec![("no_reader", Some(".doc"))]));
     assert_eq!(view.failures.len(), 1);
     assert_eq!(
         (view.failures[0].source.as_str(), view.failures[0].stage.as_str(), view.failures[0].error.code.as_str()),

@@ -248,7 +248,8 @@ pub(crate) fn document_event(ingest: u32, source: &str, at: i64, happens: Happen
         Happens::Chunked(chunks) => document_event!(DocumentChunked, ingest, source, at, {
             version: version(chunks), text: blob(&version(chunks)), chunks: chunks, embed_model: "mini".into(), title: None, metadata_json: Some(r#"{"a":1}"#.into()),
             author: None, pages: None, encoding: None, read_as: None, fetched_at: None,
-            source_type: None, strategy: None, chunk_size: 800, chunk_overlap: 100, chunk_unit: None, table: None
+            source_type: None, strategy: None, chunk_size: 800, chunk_overlap: 100, chunk_unit: None, table: None,
+            notes: vec!["3 of 4 pages are pictures without text".into()]
         }),
         Happens::Embedded(chunks) => {
             document_event!(DocumentEmbedded, ingest, source, at, { version: version(chunks), chunks: chunks, dimensions: 8 })
@@ -275,6 +276,7 @@ pub(crate) fn scanned(ingest: u32, documents: i64, at: i64) -> IngestEvent {
         source: "/notes".into(),
         documents,
         skipped: 1,
+        left_out: vec![LeftOut { reason: "no_reader".into(), extension: Some(".doc".into()), files: 1 }],
         at,
     }
     .into()

@@ -57,14 +57,15 @@ fn chunked(source: &str, ingest: &str, version: &str, at: i64) -> IngestEvent {
         chunk_size: 800,
         chunk_overlap: 100,
         chunk_unit: None,
-        table: None
+        table: None,
+        notes: vec!["1 of 12 pages is a picture without text: page 7".to_owned()]
     })
 }
 
 /// As it was written before the event said more.
 fn chunked_before(source: &str, ingest: &str, version: &str, at: i64) -> IngestEvent {
     let IngestEvent::DocumentChunked(event) = chunked(source, ingest, version, at) else { unreachable!() };
-    DocumentChunked { author: None, pages: None, read_as: None, fetched_at: None, ..event }.into()
+    DocumentChunked { author: None, pages: None, read_as: None, fetched_at: None, notes: Vec::new(), ..event }.into()
 }
 
 fn unchanged(source: &str, ingest: &str, version: &str, at: i64) -> IngestEvent {
@@ -133,6 +134,7 @@ async fn given_what_happens_to_documents_when_it_is_projected_then_each_version_
             title: Some("Wings ü 🐕".to_owned()),
             author: Some("Ann".to_owned()),
             pages: Some(12),
+            notes: vec!["1 of 12 pages is a picture without text: page 7".to_owned()],
             fetched_at: Timestamp(10),
             seen_at: Timestamp(20),
         };
@@ -144,6 +146,7 @@ async fn given_what_happens_to_documents_when_it_is_projected_then_each_version_
             sha256: Some("second".to_owned()),
             author: None,
             pages: None,
+            notes: Vec::new(),
             fetched_at: Timestamp(30),
             seen_at: Timestamp(30),
             ..first.clone()
