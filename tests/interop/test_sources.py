@@ -87,6 +87,8 @@ GOOD = {
 
 BAD = {
     "broken.pdf": (b"%PDF-1.7 and nothing else", "malformed_document"),
+    "cut.pdf": (pdf("Lemurs leap far")[:-80], "malformed_document"),
+    "chapter.epub": (BOOK.replace(b"one.xhtml", b"two.xhtml"), "malformed_document"),
     "cut.docx": (GOOD["letter.docx"][0][:60], "malformed_document"),
     "script.html": (b"<script>alert(1)</script>", "no_text"),
     "deep.html": (b"<div>" * 50_000, "limit_exceeded"),
@@ -138,6 +140,21 @@ def test_a_folder_of_all_types_is_found_and_each_bad_file_fails_alone(server, fo
         found = search(server, words, collection)
         assert any(item["source"].endswith(name) for item in found), (name, found)
         assert not any("evil()" in item["text"] for item in found)
+
+
+def test_what_is_left_out_of_a_folder_is_counted_by_reason_and_extension(server, collection):
+    place = server.folder / f"left-out-{uuid.uuid4().hex[:8]}"
+    place.mkdir()
+    for name in ("kept.md", "notes.ipynb", "letter.rtf", "second.rtf", "papers.zip", "secret.txt", ".hidden.md"):
+        (place / name).write_bytes(b"# Dugongs graze\n")
+    reply = server.post("/ingest", {"source": str(place), "collection": collection, "exclude": ["secret.txt"]})
+    state = server.ingest_end(reply.json["ingest_id"])
+    assert (state["indexed"], state["failed"], state["skipped"]) == (1, 0, 6), state
+    counted = {(row["reason"], row.get("extension")): row["files"] for row in state["left_out"]}
+    assert counted == {
+        ("no_reader", ".ipynb"): 1, ("no_reader", ".rtf"): 2, ("archive", ".zip"): 1,
+        ("excluded", None): 1, ("hidden_or_ignored", None): 1,
+    }, state
 
 
 def test_a_slide_is_found_by_its_chart_its_table_and_its_notes(server, collection):

@@ -90,6 +90,7 @@ struct Told {
     pages: Option<i32>,
     encoding: Option<String>,
     read_as: &'static str,
+    notes: Vec<String>,
 }
 
 impl Ingester {
@@ -229,8 +230,8 @@ impl Ingester {
         }
         let Prepared { text, chunks } = prepared;
         let pages = text.last_page();
-        let ExtractedText { text, title, author, encoding, .. } = text;
-        let told = Told { title, author, pages, encoding, read_as: source.media_type() };
+        let ExtractedText { text, title, author, encoding, notes, .. } = text;
+        let told = Told { title, author, pages, encoding, read_as: source.media_type(), notes };
         let stored = match self.blobs.put_bytes(Bytes::from(text), "text/plain; charset=utf-8").await {
             Ok(stored) => stored,
             Err(error) => return Err(error.into()),
@@ -252,7 +253,7 @@ impl Ingester {
     /// The commands and events of a source that was read.
     fn scanned(&self, start: &StartIngest, reading: Reading, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
         let tables = tables::of_documents(start, &reading);
-        let Reading { documents, skipped, .. } = reading;
+        let Reading { documents, left_out, .. } = reading;
         let mut out = Vec::with_capacity(documents.len() + 1);
         let mut count = 0;
         for (read, table) in documents.into_iter().zip(tables) {
@@ -275,7 +276,8 @@ impl Ingester {
             collection: start.collection.clone(),
             source: start.source.clone(),
             documents: count,
-            skipped: skipped as i64,
+            skipped: left_out.total() as i64,
+            left_out: left_out.rows(),
             at: now_ms(),
         };
         out.push(self.outgoing(IngestEvent::from(event), cause)?);
@@ -392,7 +394,7 @@ fn unchanged(submit: &SubmitDocument, version: String) -> DocumentUnchanged {
 }
 
 fn chunked(submit: &SubmitDocument, version: &str, text: BlobRef, chunks: usize, told: Told) -> DocumentChunked {
-    let Told { title, author, pages, encoding, read_as } = told;
+    let Told { title, author, pages, encoding, read_as, notes } = told;
     about!(
         submit,
         DocumentChunked {
@@ -413,6 +415,7 @@ fn chunked(submit: &SubmitDocument, version: &str, text: BlobRef, chunks: usize,
             chunk_overlap: submit.chunk_overlap,
             chunk_unit: submit.chunk_unit.clone(),
             table: submit.table.clone(),
+            notes,
         }
     )
 }

@@ -322,6 +322,7 @@ impl Intake<'_> {
             source: arrived.source.clone(),
             documents: 1,
             skipped: 0,
+            left_out: Vec::new(),
             at: now_ms(),
         };
         let submit = SubmitDocument {

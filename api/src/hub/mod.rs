@@ -334,6 +334,8 @@ impl Hub {
             source: None,
             documents: DocumentCounts::default(),
             skipped: None,
+            left_out: Vec::new(),
+            notes: Vec::new(),
             failures: Vec::new(),
             error: None,
             created_at: Timestamp(now_ms()),

@@ -126,6 +126,7 @@ fn records(ingest_id: IngestId, target: &IngestTarget, stored: Vec<Stored>) -> R
         source: UPLOAD.to_owned(),
         documents: submit::to_i64(stored.len()),
         skipped: 0,
+        left_out: Vec::new(),
         at: now_ms(),
     };
     let mut records = Vec::with_capacity(stored.len() + 1);

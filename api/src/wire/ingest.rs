@@ -4,7 +4,8 @@ use riverrun_schemas::IngestId;
 use riverrun_stores::documents::SourceVersion;
 use riverrun_stores::read_models::document_views::{IngestStatus, IngestView as StoredIngest};
 use riverrun_stores::read_models::{
-    CollectionView, DocumentVersionView, DocumentView, FailureView, IngestFailureView, Timestamp,
+    CollectionView, DocumentVersionView, DocumentView, FailureView, IngestFailureView, IngestNoteView, LeftOutView,
+    Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -256,6 +257,9 @@ pub struct IngestView {
     pub documents: Option<i64>,
     /// Files left out on purpose, such as ignored ones.
     pub skipped: i64,
+    /// What `skipped` is made of: counts by reason and extension, forty at most. Left out where nothing is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOutView>,
     /// Documents that were handed in and are not split yet.
     pub queued: i64,
     /// Documents that are split and have no vectors yet.
@@ -272,6 +276,10 @@ pub struct IngestView {
     pub chunks: i64,
     /// The first hundred documents that failed, and why.
     pub failures: Vec<IngestFailureView>,
+    /// The first hundred documents that were taken in and of which people should know something, such as pages without text. Left out where
+    /// there is nothing to say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<IngestNoteView>,
     /// Why the source could not be read at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<FailureView>,
@@ -300,6 +308,7 @@ impl IngestView {
             source: stored.source,
             documents: counts.total,
             skipped: stored.skipped.unwrap_or(0),
+            left_out: stored.left_out,
             queued: counts.queued,
             chunked: counts.chunked,
             embedded: counts.embedded,
@@ -308,6 +317,7 @@ impl IngestView {
             failed: counts.failed,
             chunks,
             failures: stored.failures,
+            notes: stored.notes,
             error: stored.error,
             created_at: stored.created_at,
             finished_at: stored.finished_at,

@@ -31,8 +31,8 @@ pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
 pub use riverrun_stores::read_models::usage::{UsageBy, UsageSum};
 pub use riverrun_stores::read_models::{
     ChainLinkView, CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, ForkView, IngestFailureView,
-    ModelCardView, PendingApprovalView, RunSummary, RunView, SpanView, StepView, SummaryView, Timestamp, ToolView,
-    TurnView, UsageView, WhyView,
+    IngestNoteView, LeftOutView, ModelCardView, PendingApprovalView, RunSummary, RunView, SpanView, StepView,
+    SummaryView, Timestamp, ToolView, TurnView, UsageView, WhyView,
 };
 
 pub use blobs::{BlobEntry, BlobList, BlobSum, BlobSweep, BlobSweepBody};

@@ -28,6 +28,7 @@ use hand_in::{HandedIn, Here};
 use prune::{Listing, Pruned};
 
 mod hand_in;
+mod left_out;
 mod prune;
 
 /// What commands of the command line name as their writer.
@@ -237,6 +238,9 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
             tell(&format!("failed: {}", of_source(&failure.source, &failure.error.message)));
             failure.error.hint.iter().for_each(|hint| tell(&format!("        {hint}")));
         });
+        for of in &view.notes {
+            of.notes.iter().for_each(|note| tell(&format!("note: {}: {note}", of.source)));
+        }
     }
     let pruned = match &prunes {
         Some(listing) => Some(prune::run(&connection.client, listing, &view, began, connection.reads_here()).await),
@@ -359,7 +363,7 @@ fn advance(bar: &ProgressBar, view: &IngestView) {
 }
 
 fn counts(view: &IngestView) -> String {
-    let skipped = if view.skipped > 0 { format!(" · skipped {}", view.skipped) } else { String::new() };
+    let skipped = left_out::words(view);
     format!(
         "indexed {} · unchanged {} · failed {}{skipped} · {} in {}/{}",
         view.indexed,

@@ -1,7 +1,7 @@
 //! Puts a text together from a document's parts, with the places of its headings and pages.
 
 use super::table::{Cell, row_line};
-use super::{ExtractedText, Fault, MAX_HEADING_CHARS, PageStart, Section, SourceError};
+use super::{ExtractedText, Fault, MAX_HEADING_CHARS, MAX_NOTE_CHARS, MAX_NOTES, PageStart, Section, SourceError};
 
 /// Most bytes of the text that is taken out of one document. A document with more is refused, never cut.
 pub const MAX_TEXT_BYTES: usize = 64 << 20;
@@ -20,6 +20,7 @@ pub(super) struct Builder {
     pages: Vec<PageStart>,
     title: Option<String>,
     authors: Vec<String>,
+    notes: Vec<String>,
     full: bool,
 }
 
@@ -37,6 +38,13 @@ impl Builder {
         let author = one_line(author);
         if !author.is_empty() && self.authors.len() < MAX_AUTHORS && !self.authors.contains(&author) {
             self.authors.push(author);
+        }
+    }
+
+    /// What people should know of the document although it can be read.
+    pub(super) fn note(&mut self, note: &str) {
+        if self.notes.len() < MAX_NOTES {
+            self.notes.push(note.chars().take(MAX_NOTE_CHARS).collect());
         }
     }
 
@@ -137,9 +145,9 @@ impl Builder {
         }
         self.text.truncate(self.text.trim_end().len());
         self.text.push('\n');
-        let Self { text, sections, pages, title, authors, .. } = self;
+        let Self { text, sections, pages, title, authors, notes, .. } = self;
         let author = (!authors.is_empty()).then(|| authors.join(", "));
-        Ok(ExtractedText { title, sections, pages, author, ..ExtractedText::plain(text) })
+        Ok(ExtractedText { title, sections, pages, author, notes, ..ExtractedText::plain(text) })
     }
 
     fn gap(&mut self) {

@@ -55,8 +55,11 @@ impl Source for Epub {
         out.title(&book.title);
         book.authors.iter().for_each(|author| out.author(author));
         for chapter in &book.chapters {
-            // A chapter that the book lists and does not have is left out.
-            let Some(page) = package.xml(chapter)? else { continue };
+            let page = match package.xml(&chapter.part)? {
+                Some(page) => page,
+                // Some write names that have a percent sign as they are.
+                None => package.needed(&chapter.as_written)?,
+            };
             let seen = html::visible(name, &page)?;
             if seen.text.trim().is_empty() {
                 continue;
@@ -73,7 +76,14 @@ impl Source for Epub {
 struct Book {
     title: String,
     authors: Vec<String>,
-    chapters: Vec<String>,
+    chapters: Vec<Chapter>,
+}
+
+/// Where a chapter is in the package.
+struct Chapter {
+    part: String,
+    /// The same without undoing percent-encoding.
+    as_written: String,
 }
 
 /// Title, authors and chapters, from the package document that the container names.
@@ -125,10 +135,13 @@ fn book(name: &str, package: &mut Package<'_>) -> Result<Book, SourceError> {
             "split it",
         ));
     }
-    let chapters = spine
-        .iter()
-        .filter_map(|id| items.get(id))
-        .map(|href| resolve(&root, &percent_decode_str(href).decode_utf8_lossy()))
-        .collect();
-    Ok(Book { title, authors, chapters })
+    // A chapter that the book lists and does not have was lost on the way: the others alone are not the book.
+    let chapters = spine.iter().map(|id| -> Result<Chapter, SourceError> {
+        let href = items.get(id).ok_or_else(|| {
+            SourceError::malformed(name, FORMAT, format!("its spine names the chapter {id:?}, which it does not have"))
+        })?;
+        let as_written = resolve(&root, href);
+        Ok(Chapter { part: percent_decode_str(&as_written).decode_utf8_lossy().into_owned(), as_written })
+    });
+    Ok(Book { title, authors, chapters: chapters.collect::<Result<_, SourceError>>()? })
 }

@@ -23,6 +23,12 @@ pub enum SourceError {
         /// What the operating system said.
         reason: String,
     },
+    /// Two such names could share one lossy text, and with it one document.
+    #[error("{path} can't be read: its name is not valid UTF-8")]
+    NameNotUtf8 {
+        /// The path, as far as it is text.
+        path: String,
+    },
     /// A pipe, a device, a socket, or a symbolic link within a folder.
     #[error("{path} is a {kind}, not a regular file")]
     SpecialFile {
@@ -229,7 +235,7 @@ impl SourceError {
         match self {
             Self::NotFound { .. } => "not_found",
             Self::NotAbsolute { .. } => "path_not_absolute",
-            Self::Unreadable { .. } => "unreadable",
+            Self::Unreadable { .. } | Self::NameNotUtf8 { .. } => "unreadable",
             Self::SpecialFile { .. } => "special_file",
             Self::TooLarge { .. } => "too_large",
             Self::TooManyFiles { .. } => "too_many_files",
@@ -251,6 +257,9 @@ impl SourceError {
             Self::NotFound { .. } => "check the path; it is read where the ingester runs".to_owned(),
             Self::NotAbsolute { .. } => "give the whole path, beginning with '/'".to_owned(),
             Self::Unreadable { path, .. } => format!("make it readable, for example with: chmod u+r '{path}'"),
+            Self::NameNotUtf8 { .. } => {
+                "give it another name, for example with: convmv -f ISO-8859-1 -t UTF-8 --notest FILE".to_owned()
+            }
             Self::SpecialFile { .. } => "copy its content into a regular file and ingest that".to_owned(),
             Self::TooLarge { .. } => "split the file, or raise RIVERRUN_INGEST_MAX_FILE_BYTES".to_owned(),
             Self::TooManyFiles { .. } => {

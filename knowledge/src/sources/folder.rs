@@ -4,7 +4,7 @@
 //! or not the folder is a repository; rules above it and the user's own are not asked, so that the same folder reads the same
 //! everywhere. Symbolic links are not followed. What is left out is counted; a left-out folder counts as one.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use ignore::{DirEntry, WalkBuilder};
@@ -12,13 +12,15 @@ use riverrun_schemas::{agreed, counted};
 
 use super::globs::Globs;
 use super::ignored::IgnoreRules;
+use super::left_out::{LeftOutFiles, LeftOutReason};
 use super::read::{FoundDocument, Limits, special_kind};
+use super::zip_archive::ZIP;
 use super::{SourceError, may_be_readable};
 
 /// The name of this source on the list of types.
 pub const FOLDER: &str = "folder";
 
-/// How many different extensions a message names.
+/// How many extensions a message names.
 const MAX_NAMED_EXTENSIONS: usize = 6;
 
 /// What is in a folder, in the order of names.
@@ -31,9 +33,7 @@ pub struct FolderListing {
     /// Entries that look wanted and can't be read.
     pub refused: Vec<(FoundDocument, SourceError)>,
     /// Entries left out: hidden, ignored, links, unsupported types.
-    pub skipped: usize,
-    /// Extensions of the files that were left out for their type.
-    pub unsupported: BTreeSet<String>,
+    pub left_out: LeftOutFiles,
 }
 
 /// Lists a folder. With `any_type`, files of every extension are taken: the type is forced.
@@ -63,7 +63,7 @@ pub fn list_folder(root: &Path, any_type: bool, globs: &Globs, limits: Limits) -
             if globs.wants(below) {
                 listing.take(&entry, any_type);
             } else {
-                listing.skipped += 1;
+                listing.left_out.add(LeftOutReason::Excluded, None, 1);
             }
         }
         if files.max(shown.len()) > limits.max_files {
@@ -73,7 +73,8 @@ pub fn list_folder(root: &Path, any_type: bool, globs: &Globs, limits: Limits) -
     if let Some(failure) = rules.failure() {
         return Err(failure);
     }
-    listing.skipped += shown.iter().map(|(folder, shown)| entries(folder).saturating_sub(*shown)).sum::<usize>();
+    let unseen = shown.iter().map(|(folder, shown)| entries(folder).saturating_sub(*shown)).sum();
+    listing.left_out.add(LeftOutReason::HiddenOrIgnored, None, unseen);
     Ok(listing)
 }
 
@@ -96,12 +97,15 @@ fn entries(folder: &Path) -> usize {
 impl FolderListing {
     fn take(&mut self, entry: &DirEntry, any_type: bool) {
         let path = entry.path();
-        let is_link = entry.path_is_symlink();
-        if is_link || !(any_type || may_be_readable(path)) {
-            self.skipped += 1;
-            let extension = path.extension().filter(|_| !is_link && self.unsupported.len() < MAX_NAMED_EXTENSIONS);
-            self.unsupported
-                .extend(extension.map(|extension| format!(".{}", extension.to_string_lossy().to_lowercase())));
+        if entry.path_is_symlink() {
+            self.left_out.add(LeftOutReason::Link, None, 1);
+            return;
+        }
+        if !(any_type || may_be_readable(path)) {
+            let extension = path.extension().unwrap_or_default().to_string_lossy();
+            let is_zip = extension.eq_ignore_ascii_case(ZIP);
+            let reason = if is_zip { LeftOutReason::Archive } else { LeftOutReason::NoReader };
+            self.left_out.add(reason, Some(&extension), 1);
             return;
         }
         let found = FoundDocument::at(path);
@@ -114,21 +118,16 @@ impl FolderListing {
         }
     }
 
-    /// Counts an entry that was left out, with its extension where that is the reason.
-    pub fn leave_out(&mut self, extension: Option<&str>) {
-        self.skipped += 1;
-        let named = extension.filter(|_| self.unsupported.len() < MAX_NAMED_EXTENSIONS);
-        self.unsupported.extend(named.map(|extension| format!(".{extension}")));
-    }
-
     /// The error for a folder that turned out to have nothing to read.
     pub fn nothing_readable(&self, root: &str) -> SourceError {
-        let left_out = format!("{} {} left out", counted(self.skipped, "entry"), agreed(self.skipped, "was", "were"));
-        let seen = match (self.skipped, self.unsupported.is_empty()) {
+        let skipped = self.left_out.total();
+        let left_out = format!("{} {} left out", counted(skipped, "entry"), agreed(skipped, "was", "were"));
+        let extensions = self.left_out.extensions();
+        let seen = match (skipped, extensions.is_empty()) {
             (0, _) => "it is empty".to_owned(),
             (_, true) => format!("{left_out} as hidden, ignored, linked or not text"),
             (_, false) => {
-                let named: Vec<&str> = self.unsupported.iter().map(String::as_str).collect();
+                let named: Vec<&str> = extensions.into_iter().take(MAX_NAMED_EXTENSIONS).collect();
                 format!("{left_out}, among them files of unsupported types: {}", named.join(", "))
             }
         };

@@ -3,6 +3,7 @@
 use tokio::sync::mpsc;
 
 use super::globs::Globs;
+use super::left_out::LeftOutReason;
 use super::place::{Place, place};
 use super::{Fault, Limits, Source, SourceError, database, document_store, repository, web_site, zip_archive};
 use crate::web::GuardedClient;
@@ -60,9 +61,18 @@ pub enum Item {
     },
     /// Something that is left out on purpose.
     Skipped {
+        /// Why.
+        reason: LeftOutReason,
         /// The extension that nobody reads.
         extension: Option<String>,
     },
+}
+
+impl Item {
+    /// Something that is left out for another reason than its extension.
+    pub(super) fn skipped(reason: LeftOutReason) -> Self {
+        Self::Skipped { reason, extension: None }
+    }
 }
 
 /// Reads everything in a place that is not a file or folder of this machine. Sends what it finds, waits while the receiver is

@@ -105,6 +105,7 @@ struct WireText {
     language: Option<String>,
     author: Option<String>,
     encoding: Option<String>,
+    notes: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -139,8 +140,8 @@ impl From<WireText> for ExtractedText {
         let sections =
             wire.sections.into_iter().map(|(start, level, heading)| Section { start, level, heading }).collect();
         let pages = wire.pages.into_iter().map(|(page, start)| PageStart { page, start }).collect();
-        let WireText { text, title, language, author, encoding, .. } = wire;
-        Self { text, title, sections, pages, language, author, encoding }
+        let WireText { text, title, language, author, encoding, notes, .. } = wire;
+        Self { text, title, sections, pages, language, author, encoding, notes }
     }
 }
 
@@ -149,8 +150,8 @@ impl From<ExtractedText> for WireText {
         let sections =
             text.sections.into_iter().map(|section| (section.start, section.level, section.heading)).collect();
         let pages = text.pages.into_iter().map(|page| (page.page, page.start)).collect();
-        let ExtractedText { text, title, language, author, encoding, .. } = text;
-        Self { text, title, sections, pages, language, author, encoding }
+        let ExtractedText { text, title, language, author, encoding, notes, .. } = text;
+        Self { text, title, sections, pages, language, author, encoding, notes }
     }
 }
 

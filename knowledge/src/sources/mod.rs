@@ -27,10 +27,12 @@ mod ignored;
 mod isolate;
 mod json;
 mod json_digits;
+mod left_out;
 mod markdown;
 mod open;
 mod parquet;
 mod pdf;
+mod pdf_damage;
 mod place;
 mod pptx;
 mod read;
@@ -60,6 +62,7 @@ pub use globs::{Globs, MAX_GLOBS};
 pub use ignored::IgnoreRules;
 pub use isolate::{DEADLINE, ISOLATED_COMMAND, MAX_MEMORY_BYTES, extract, isolate_with, run_isolated, tables};
 pub use json::LineTable;
+pub use left_out::{LeftOutFiles, LeftOutReason, MAX_LEFT_OUT};
 pub use place::{
     CollectionAddress, DatabaseAddress, Dialect, GitAddress, PLACES, Place, SECRET_PREFIX, SourceSecrets,
     literal_password, place, shown,
@@ -138,6 +141,10 @@ static SOURCES: &[&dyn Source] = &[
     &code::Code,
 ];
 
+/// Most notes of a document, and most characters of each; those beyond it are left out, and longer ones are cut.
+pub const MAX_NOTES: usize = 5;
+pub(crate) const MAX_NOTE_CHARS: usize = 300;
+
 /// Every chunk carries the headings above it, so each of them has a limit.
 pub const MAX_HEADING_CHARS: usize = 120;
 
@@ -158,6 +165,8 @@ pub struct ExtractedText {
     pub author: Option<String>,
     /// What its bytes were decoded from, as the WHATWG names it, such as `UTF-8`; `None` where the format is no text.
     pub encoding: Option<String>,
+    /// What people should know of the document although it could be read, such as pages without text; at most [`MAX_NOTES`].
+    pub notes: Vec<String>,
 }
 
 /// A heading and where it stands.
@@ -191,6 +200,7 @@ impl ExtractedText {
             language: None,
             author: None,
             encoding: None,
+            notes: Vec::new(),
         }
     }
 
@@ -300,13 +310,6 @@ pub fn detect(path: &Path, bytes: &[u8], forced: Option<&str>) -> Result<&'stati
 /// A document's name without folder and extension.
 fn stem(name: &str) -> String {
     Path::new(name).file_stem().map_or_else(|| "table".to_owned(), |stem| stem.to_string_lossy().into_owned())
-}
-
-fn unsupported_extension(path: &Path) -> Option<String> {
-    match by_extension(path) {
-        Extension::Unknown(extension) => Some(extension),
-        Extension::None | Extension::Known(_) => None,
-    }
 }
 
 /// Whether a file's name says that it can be read; without an extension only its content can tell.

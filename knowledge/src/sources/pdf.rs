@@ -1,7 +1,8 @@
 //! PDF (ISO 32000-1): the characters of each page in the order in which it draws them.
 //!
 //! Lines come from the text operators (9.4): a move down, or a new text matrix on another line, ends one. Columns and tables
-//! are not put together again.
+//! are not put together again. A document of which a part is lost is refused ([`pdf_damage`]): half of it would be found as if it
+//! were all.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use lopdf::content::{Content, Operation};
 use lopdf::{Dictionary, Document, Encoding, Error, Object, ObjectId, Stream};
 
 use super::builder::Builder;
-use super::{ExtractedText, Fault, Source, SourceError};
+use super::{ExtractedText, Fault, Source, SourceError, pdf_damage};
 use crate::chunking::{self, Chunker};
 
 /// Most pages of a document.
@@ -53,6 +54,9 @@ impl Source for Pdf {
         if bytes.is_empty() {
             return Err(SourceError::Empty { name: name.to_owned(), detail: "" });
         }
+        if pdf_damage::is_cut(bytes) {
+            return Err(damaged(name, "is cut off: nothing says where it ends (startxref)".to_owned()));
+        }
         let document = open(name, bytes)?;
         let pages: Vec<ObjectId> = document.page_iter().take(MAX_PAGES + 1).collect();
         if pages.len() > MAX_PAGES {
@@ -70,17 +74,34 @@ impl Source for Pdf {
         if let Some(author) = info(&document, b"Author") {
             out.author(&author);
         }
-        let mut seen = Seen::default();
+        let mut found = Pages::default();
         for (number, page) in (1..).zip(&pages) {
             out.page(number);
-            let text = page_text(&document, *page, &mut seen);
-            out.paragraph(&normalise(&text));
+            let mut seen = Seen::default();
+            let text = normalise(&page_text(&document, *page, &mut seen));
+            out.paragraph(&text);
+            found.add(number, &seen, text.trim().is_empty());
+        }
+        if !found.broken.is_empty() {
+            let (broken, all) = (pdf_damage::named(&found.broken), pages.len());
+            return Err(damaged(name, format!("is damaged: {broken} of {all} can't be read")));
         }
         if out.is_blank() {
-            return Err(SourceError::no_text(name, seen.why(pages.len())));
+            return Err(SourceError::no_text(name, found.all.why(pages.len())));
         }
+        found.notes(pages.len()).iter().for_each(|note| out.note(note));
         out.finish(name, "its pages are blank")
     }
+}
+
+/// Advice about scans would lead astray: what is missing is in another copy, not in the pictures.
+fn damaged(name: &str, reason: String) -> SourceError {
+    SourceError::fault(
+        name,
+        Fault::Malformed,
+        reason,
+        "ingest a whole copy; of this one the program that it is from, or qpdf IN.pdf OUT.pdf, may save what is left",
+    )
 }
 
 fn open(name: &str, bytes: &[u8]) -> Result<Document, SourceError> {
@@ -114,20 +135,21 @@ fn info(document: &Document, key: &[u8]) -> Option<String> {
     lopdf::decode_text_string(value).ok()
 }
 
-/// What the pages turned out to have, for the reason that there is no text.
+/// What a page turned out to have.
 #[derive(Debug, Default)]
 struct Seen {
     shown: usize,
     fonts: usize,
-    broken_pages: usize,
     images: bool,
+    /// Some of what it shows is lost.
+    broken: bool,
 }
 
 impl Seen {
+    /// Why there is no text in a document of so many pages.
     fn why(&self, pages: usize) -> &'static str {
         match self {
             _ if pages == 0 => "it has no pages",
-            Self { broken_pages, .. } if *broken_pages == pages => "none of its pages can be read",
             Self { shown: 1.., fonts: 0, .. } => "it shows characters without naming a font, so nobody can tell which",
             Self { shown: 1.., .. } => "its fonts do not say which characters they show",
             Self { images: true, .. } => "its pages are pictures, as of a scan",
@@ -136,11 +158,53 @@ impl Seen {
     }
 }
 
-/// The text of a page; a page that is broken is blank and counted.
+/// The pages that have no text although they show something, by number.
+#[derive(Debug, Default)]
+struct Pages {
+    broken: Vec<usize>,
+    pictures: Vec<usize>,
+    /// Their fonts don't say which characters they show.
+    untold: Vec<usize>,
+    all: Seen,
+}
+
+impl Pages {
+    fn add(&mut self, number: usize, seen: &Seen, is_blank: bool) {
+        match seen {
+            Seen { broken: true, .. } => self.broken.push(number),
+            Seen { images: true, .. } if is_blank => self.pictures.push(number),
+            Seen { shown: 1.., .. } if is_blank => self.untold.push(number),
+            Seen { .. } => {}
+        }
+        self.all.shown += seen.shown;
+        self.all.fonts += seen.fonts;
+        self.all.images |= seen.images;
+    }
+
+    /// What people should know of a document that is read: a scanned page among others is common and no reason to refuse them.
+    fn notes(&self, pages: usize) -> Vec<String> {
+        let note = |of: &[usize], one: &str, many: &str| {
+            let are = if of.len() == 1 { one } else { many };
+            (!of.is_empty()).then(|| format!("{} of {pages} pages {are}: {}", of.len(), pdf_damage::named(of)))
+        };
+        [
+            note(&self.pictures, "is a picture without text", "are pictures without text"),
+            note(
+                &self.untold,
+                "has characters that its fonts do not tell",
+                "have characters that their fonts do not tell",
+            ),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// The text of a page; of one that is broken what can be told of it.
 fn page_text(document: &Document, page: ObjectId, seen: &mut Seen) -> String {
-    let content = Content::decode(&document.get_page_content(page));
-    let Ok(content) = content else {
-        seen.broken_pages += 1;
+    let Some(content) = pdf_damage::of_page(document, page) else {
+        seen.broken = true;
         return String::new();
     };
     let mut resources = Vec::new();
@@ -191,14 +255,17 @@ impl<'d> Drawing<'d, '_> {
         }
     }
 
-    /// One within itself, and one that is broken, is blank.
+    /// One within itself is blank, and so is one that is broken, and with it its page.
     fn draw_form(&mut self, form: &'d Stream, around: &[&'d Dictionary], text: &mut String) {
         let within_itself = self.open.iter().any(|open| std::ptr::eq(*open, form));
         if within_itself || self.open.len() >= MAX_FORM_DEPTH || self.left == 0 {
             return;
         }
         self.left -= 1;
-        let Ok(content) = form.get_plain_content().and_then(|bytes| Content::decode(&bytes)) else { return };
+        let Some(content) = pdf_damage::of_form(form) else {
+            self.seen.broken = true;
+            return;
+        };
         self.open.push(form);
         // Old ones have no resources of their own and use those of their page.
         match self.document.get_dict_in_dict(&form.dict, b"Resources") {

@@ -68,16 +68,19 @@ impl Source for Pptx {
 fn slides(name: &str, package: &mut Package<'_>) -> Result<Vec<String>, SourceError> {
     let deck = package.needed(DECK)?;
     let relations = package.relations(DECK)?;
-    let mut slides = Vec::new();
+    let mut listed = Vec::new();
     xml::walk(name, FORMAT, &deck, |node| {
         if let Node::Open(tag) = node
             && tag.name() == "sldId"
-            && let Some(id) = tag.qualified("r:id")
         {
-            slides.extend(relations.iter().find(|(known, ..)| *known == id).map(|(.., target)| target.clone()));
+            listed.extend(tag.qualified("r:id"));
         }
     })?;
-    Ok(slides)
+    let slides = listed.into_iter().map(|id| match relations.iter().find(|(known, ..)| *known == id) {
+        Some((.., target)) => Ok(target.clone()),
+        None => Err(SourceError::malformed(name, FORMAT, format!("it lists the slide {id:?} and does not have it"))),
+    });
+    slides.collect()
 }
 
 /// What stands on a slide.

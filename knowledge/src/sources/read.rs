@@ -103,11 +103,7 @@ pub fn read_document(
     limits: Limits,
 ) -> Result<(Vec<u8>, &'static dyn Source), SourceError> {
     if found.path.to_str().is_none() {
-        // Two such names could share one lossy text, and with it one document.
-        return Err(SourceError::Unreadable {
-            path: found.source.clone(),
-            reason: "its name is not valid UTF-8".to_owned(),
-        });
+        return Err(SourceError::NameNotUtf8 { path: found.source.clone() });
     }
     let bytes = read_file(&found.path, limits)?;
     let source = detect(&found.path, &bytes, forced)?;
@@ -174,6 +170,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::sources::LeftOutReason;
 
     fn scan(source: &str, forced: Option<&str>, limits: Limits) -> Result<Scan, SourceError> {
         super::scan(source, forced, &Globs::all(), limits)
@@ -226,8 +223,40 @@ mod tests {
         assert_eq!(names(&dir, &listing), ["LICENSE", "a.txt", "b.md", "sub/c.txt"]);
         assert!(listing.refused.is_empty());
         // .gitignore twice, build, .hidden, sub/skip.txt, picture.PNG and two links.
-        assert_eq!(listing.skipped, 8);
-        assert_eq!(listing.unsupported.iter().collect::<Vec<_>>(), [".png"]);
+        assert_eq!(listing.left_out.total(), 8);
+        let counts: Vec<_> = listing.left_out.iter().collect();
+        let expected = [
+            (LeftOutReason::NoReader, Some(".png"), 1),
+            (LeftOutReason::HiddenOrIgnored, None, 5),
+            (LeftOutReason::Link, None, 2),
+        ];
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
+    fn given_files_that_nothing_reads_when_a_folder_is_scanned_then_they_are_counted_by_reason_and_extension() {
+        let dir = folder(&[
+            ("a.md", b"# A"),
+            ("b.rtf", b"x"),
+            ("sub/c.RTF", b"x"),
+            ("d.ipynb", b"{}"),
+            ("e.zip", b"x"),
+            ("f.txt", b"left out by a glob"),
+        ]);
+        let globs = Globs::new(&[], &["f.txt".into()]).unwrap();
+        let Scan::Folder(listing) = super::scan(dir.path().to_str().unwrap(), None, &globs, Limits::default()).unwrap()
+        else {
+            panic!("no folder")
+        };
+        let counts: Vec<_> =
+            listing.left_out.iter().map(|(reason, extension, files)| (reason.code(), extension, files)).collect();
+        let expected = [
+            ("no_reader", Some(".ipynb"), 1),
+            ("no_reader", Some(".rtf"), 2),
+            ("archive", Some(".zip"), 1),
+            ("excluded", None, 1),
+        ];
+        assert_eq!(counts, expected);
     }
 
     #[test]
@@ -295,6 +324,19 @@ mod tests {
                 "{path:?}: {result:?}"
             );
         }
+    }
+
+    #[test]
+    fn given_a_name_that_is_not_utf8_when_read_then_the_fix_is_another_name_and_not_another_mode() {
+        use std::os::unix::ffi::OsStrExt;
+        let dir = folder(&[]);
+        let path = dir.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9.txt"));
+        fs::write(&path, b"words").unwrap();
+        let error = read_document(&FoundDocument::at(&path), None, Limits::default()).unwrap_err();
+        assert_eq!(error.code(), "unreadable");
+        assert!(error.to_string().contains("not valid UTF-8"), "{error}");
+        let hint = error.hint().unwrap();
+        assert!(hint.contains("name") && !hint.contains("chmod"), "{hint}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::gather::{Gathered, Item};
 use super::globs::Globs;
 use super::place::GitAddress;
 use super::read::read_document;
-use super::{Fault, Limits, SourceError};
+use super::{Fault, LeftOutReason, Limits, SourceError};
 use crate::web::GuardedClient;
 
 /// Most bytes that a clone may have on disk.
@@ -77,23 +77,29 @@ fn read_files(
     let as_named = |error: SourceError| named(&error, &root, shown);
     let listing = list_folder(&root, false, globs, limits).map_err(as_named)?;
     let name = |path: &Path| format!("{shown}#{}", path.strip_prefix(&root).unwrap_or(path).display());
-    let skipped = (0..listing.skipped).map(|_| Item::Skipped { extension: None });
+    let skipped: Vec<Item> = listing.left_out.iter().flat_map(items).collect();
     let refused = listing.refused.into_iter();
     let refused = refused.map(|(found, error)| Item::Refused { source: name(&found.path), error: as_named(error) });
     let documents = listing.documents.into_iter().map(|found| {
         let source = name(&found.path);
         match read_document(&found, None, limits) {
             Ok((bytes, kind)) => Item::Document(Gathered { source, bytes, kind }),
-            Err(error) if error.code() == "unsupported_type" => Item::Skipped { extension: None },
+            Err(error) if error.code() == "unsupported_type" => Item::skipped(LeftOutReason::NotText),
             Err(error) => Item::Refused { source, error: as_named(error) },
         }
     });
-    for item in skipped.chain(refused).chain(documents) {
+    for item in skipped.into_iter().chain(refused).chain(documents) {
         if out.blocking_send(item).is_err() {
             return Ok(());
         }
     }
     Ok(())
+}
+
+/// Files that were left out, one by one; there are no more of them than a repository may have.
+fn items((reason, extension, files): (LeftOutReason, Option<&str>, usize)) -> impl Iterator<Item = Item> {
+    let extension = extension.map(|extension| extension.trim_start_matches('.').to_owned());
+    (0..files).map(move |_| Item::Skipped { reason, extension: extension.clone() })
 }
 
 /// An error of a file in the clone, said of the repository: the folder that it was cloned to is gone by the time it is read.

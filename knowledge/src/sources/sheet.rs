@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 
 use calamine::{Data, DataRef, ExcelDateTime, Ods, OdsError, Reader, Xlsx, XlsxError};
+use riverrun_schemas::{agreed, counted};
 
 use super::archive::Package;
 use super::builder::Builder;
-use super::sheet_beside::{self, Beside};
+use super::sheet_beside;
 use super::table::{Cell, MAX_COLUMNS, Row, Table, column_names};
+use super::xml::{self, Node};
 use super::{ExtractedText, Fault, Source, SourceError};
 use crate::chunking::{self, Chunker};
+
+const NO_VALUES: &str = "its sheets have no values";
 
 /// Most cells with a value in one document.
 const MAX_CELLS: usize = 2_000_000;
@@ -43,8 +47,17 @@ impl Source for Spreadsheet {
     }
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
-        let tables = self.tables(name, bytes)?;
-        text(name, tables, &sheet_beside::read(name, "XLSX workbook", bytes)?)
+        let Book { tables, unknown } = workbook(name, bytes)?;
+        let mut out = text(tables)?;
+        sheet_beside::read(name, "XLSX workbook", bytes)?.write(&mut out);
+        if unknown > 0 {
+            let (cells, have) = (counted(unknown, "cell"), agreed(unknown, "has", "have"));
+            out.note(&format!(
+                "{cells} with a formula {have} no value, which the program that wrote them did not work out: open the workbook in a \
+                 spreadsheet program and save it again"
+            ));
+        }
+        out.finish(name, NO_VALUES)
     }
 
     fn has_rows(&self, _name: &str, _bytes: &[u8]) -> bool {
@@ -52,30 +65,84 @@ impl Source for Spreadsheet {
     }
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
-        unpack(name, "XLSX workbook", bytes)?;
-        let failed = |error| match error {
-            XlsxError::Password => protected(name),
-            error => SourceError::malformed(name, "XLSX workbook", error),
-        };
-        let mut book: Xlsx<_> = Xlsx::new(Cursor::new(bytes)).map_err(failed)?;
-        let mut left = MAX_CELLS;
-        let mut tables = Vec::new();
-        for sheet in book.sheet_names() {
-            let mut cells = match book.worksheet_cells_reader(&sheet) {
-                Ok(cells) => cells,
-                // Sheets that are charts or macros have no cells.
-                Err(XlsxError::NotAWorksheet(_) | XlsxError::WorksheetNotFound(_)) => continue,
-                Err(error) => return Err(failed(error)),
-            };
-            // Only cells with a value are kept: a sheet may claim a billion of them and have two.
-            let mut rows = Sparse::default();
-            while let Some(cell) = cells.next_cell().map_err(failed)? {
-                rows.put(name, cell.get_position(), of_ref(cell.get_value()), &mut left)?;
-            }
-            tables.extend(rows.table(name, &sheet)?);
-        }
-        not_blank(name, tables)
+        workbook(name, bytes).map(|book| book.tables)
     }
+}
+
+/// What a workbook has in its cells.
+struct Book {
+    tables: Vec<Table>,
+    /// Cells with a formula that nobody has worked out yet.
+    unknown: usize,
+}
+
+fn workbook(name: &str, bytes: &[u8]) -> Result<Book, SourceError> {
+    unpack(name, "XLSX workbook", bytes)?;
+    let failed = |error| match error {
+        XlsxError::Password => protected(name),
+        // The library says so of a sheet whose part is not in the package, too.
+        XlsxError::WorksheetNotFound(sheet) => SourceError::malformed(
+            name,
+            "XLSX workbook",
+            format!("it lists the sheet {sheet:?} and does not have its part"),
+        ),
+        error => SourceError::malformed(name, "XLSX workbook", error),
+    };
+    let mut book: Xlsx<_> = Xlsx::new(Cursor::new(bytes)).map_err(failed)?;
+    let (mut left, mut has_blank_cells) = (MAX_CELLS, false);
+    let mut tables = Vec::new();
+    for sheet in book.sheet_names() {
+        let mut cells = match book.worksheet_cells_reader(&sheet) {
+            Ok(cells) => cells,
+            // Sheets that are charts or macros have no cells.
+            Err(XlsxError::NotAWorksheet(_)) => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        // Only cells with a value are kept: a sheet may claim a billion of them and have two.
+        let mut rows = Sparse::default();
+        while let Some(cell) = cells.next_cell().map_err(failed)? {
+            has_blank_cells |= matches!(cell.get_value(), DataRef::Empty);
+            rows.put(name, cell.get_position(), of_ref(cell.get_value()), &mut left)?;
+        }
+        tables.extend(rows.table(name, &sheet)?);
+    }
+    // It is for a note only: what the cells have was read.
+    let unknown = if has_blank_cells { unknown_values(name, bytes).unwrap_or(0) } else { 0 };
+    match not_blank(name, tables) {
+        Ok(tables) => Ok(Book { tables, unknown }),
+        Err(_) if unknown > 0 => Err(SourceError::fault(
+            name,
+            Fault::NoText,
+            "has no text: its cells have formulas, and their values were never worked out",
+            "open it in a spreadsheet program, save it again, and ingest that",
+        )),
+        Err(error) => Err(error),
+    }
+}
+
+/// How many cells have a formula and no value, as libraries write them that can't work formulas out. One whose value is the empty
+/// text says so by its type.
+fn unknown_values(name: &str, bytes: &[u8]) -> Result<usize, SourceError> {
+    let mut package = Package::open(name, "XLSX workbook", bytes)?;
+    let mut count = 0;
+    for part in package.parts().iter().filter(|part| part.starts_with("xl/worksheets/") && part.ends_with(".xml")) {
+        let Some(xml) = package.xml(part)? else { continue };
+        let (mut is_formula, mut has_value, mut in_value) = (false, false, false);
+        xml::walk(name, "XLSX workbook", &xml, |node| match node {
+            Node::Open(tag) => {
+                in_value = tag.name() == "v";
+                match tag.name() {
+                    "c" => (is_formula, has_value) = (false, tag.attribute("t").as_deref() == Some("str")),
+                    "f" => is_formula = true,
+                    _ => {}
+                }
+            }
+            Node::Text(text) => has_value |= in_value && !text.trim().is_empty(),
+            Node::Close("c") => count += usize::from(is_formula && !has_value),
+            Node::Close(_) => in_value = false,
+        })?;
+    }
+    Ok(count)
 }
 
 impl Source for OpenSpreadsheet {
@@ -100,7 +167,7 @@ impl Source for OpenSpreadsheet {
     }
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
-        text(name, self.tables(name, bytes)?, &Beside::default())
+        text(self.tables(name, bytes)?)?.finish(name, NO_VALUES)
     }
 
     fn has_rows(&self, _name: &str, _bytes: &[u8]) -> bool {
@@ -144,10 +211,10 @@ fn protected(name: &str) -> SourceError {
 }
 
 fn not_blank(name: &str, tables: Vec<Table>) -> Result<Vec<Table>, SourceError> {
-    if tables.is_empty() { Err(SourceError::no_text(name, "its sheets have no values")) } else { Ok(tables) }
+    if tables.is_empty() { Err(SourceError::no_text(name, NO_VALUES)) } else { Ok(tables) }
 }
 
-fn text(name: &str, tables: Vec<Table>, beside: &Beside) -> Result<ExtractedText, SourceError> {
+fn text(tables: Vec<Table>) -> Result<Builder, SourceError> {
     let mut out = Builder::default();
     for table in tables {
         out.heading(1, &table.name);
@@ -160,8 +227,7 @@ fn text(name: &str, tables: Vec<Table>, beside: &Beside) -> Result<ExtractedText
             out.line(&table.columns.join("; "));
         }
     }
-    beside.write(&mut out);
-    out.finish(name, "its sheets have no values")
+    Ok(out)
 }
 
 /// The cells of a sheet that have a value, by row and column.

@@ -12,7 +12,7 @@ use super::gather::{Gathered, Item, SourceRequest};
 use super::globs::Globs;
 use super::robots::{Robots, Verdict};
 use super::xml::{self, Node};
-use super::{Fault, Limits, Source, SourceError, by_media_type, detect};
+use super::{Fault, LeftOutReason, Limits, Source, SourceError, by_media_type, detect};
 use crate::web::{FetchLimits, Fetched, GuardedClient, WebError};
 
 mod links;
@@ -97,7 +97,7 @@ pub(super) async fn read_site(
         let item = match site.page(&url, begins, &mut crawl).await {
             Err(error) if begins => return Err(error),
             Err(error) => Item::Refused { source: url.to_string(), error },
-            Ok(None) => Item::Skipped { extension: None },
+            Ok(None) => Item::skipped(LeftOutReason::Twice),
             Ok(Some(fetched)) => {
                 if depth < request.depth {
                     crawl.add(links(&url, &fetched), &site.home, depth + 1, globs);
@@ -110,7 +110,7 @@ pub(super) async fn read_site(
         }
     }
     for _ in 0..crawl.left_out {
-        if out.send(Item::Skipped { extension: None }).await.is_err() {
+        if out.send(Item::skipped(LeftOutReason::BeyondLimit)).await.is_err() {
             return Ok(());
         }
     }

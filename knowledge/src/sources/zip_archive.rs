@@ -13,7 +13,7 @@ use zip::read::ZipFile;
 use super::archive::FREE_BYTES;
 use super::gather::{Gathered, Item};
 use super::globs::Globs;
-use super::{Extension, Fault, Limits, SourceError, by_extension, detect, unsupported_extension};
+use super::{Extension, Fault, LeftOutReason, Limits, SourceError, by_extension, detect};
 
 /// The name of this source on the list of types.
 pub const ZIP: &str = "zip";
@@ -222,8 +222,11 @@ fn read_member<R: Read + Seek>(
     let hidden = path
         .components()
         .any(|part| part.as_os_str().to_string_lossy().starts_with('.') || part.as_os_str() == "__MACOSX");
-    if hidden || !globs.wants(path) {
-        return Ok(Some(Item::Skipped { extension: None }));
+    if hidden {
+        return Ok(Some(Item::skipped(LeftOutReason::HiddenOrIgnored)));
+    }
+    if !globs.wants(path) {
+        return Ok(Some(Item::skipped(LeftOutReason::Excluded)));
     }
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default();
     if ARCHIVES.contains(&extension.as_str()) {
@@ -236,7 +239,7 @@ fn read_member<R: Read + Seek>(
         )));
     }
     if let Extension::Unknown(extension) = by_extension(path) {
-        return Ok(Some(Item::Skipped { extension: Some(extension) }));
+        return Ok(Some(Item::Skipped { reason: LeftOutReason::NoReader, extension: Some(extension) }));
     }
     if member.encrypted() {
         return Ok(Some(refused(
@@ -291,7 +294,8 @@ fn unpack(
     let full = format!("{source}{SEPARATOR}{name}");
     Ok(match detect(Path::new(name), &bytes, None) {
         Ok(kind) => Item::Document(Gathered { source: full, bytes, kind }),
-        Err(_) => Item::Skipped { extension: unsupported_extension(Path::new(name)) },
+        // One with an extension that nobody reads was not unpacked.
+        Err(_) => Item::skipped(LeftOutReason::NotText),
     })
 }
 

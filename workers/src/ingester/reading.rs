@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use riverrun_knowledge::sources::{
-    self, FolderListing, FoundDocument, Gathered, Globs, Item, Place, Scan, SourceError, SourceRequest,
+    self, FolderListing, FoundDocument, Gathered, Globs, Item, LeftOutFiles, LeftOutReason, Place, Scan, SourceError,
+    SourceRequest,
 };
 use riverrun_schemas::ingest::StartIngest;
 use riverrun_schemas::{BlobRef, Failure};
@@ -48,8 +49,8 @@ pub(super) struct Reading {
     pub(super) origin: Origin,
     /// Documents that were stored or refused.
     pub(super) documents: Vec<Read>,
-    /// How many were left out.
-    pub(super) skipped: usize,
+    /// What was left out, and why.
+    pub(super) left_out: LeftOutFiles,
 }
 
 /// The inner error is what the whole request fails with.
@@ -88,7 +89,7 @@ impl Ingester {
             Ok(Scan::File(found)) => match self.read(found, start).await? {
                 Read::Refused { failure, .. } => Err(failure),
                 read @ (Read::Stored { .. } | Read::Skipped) => {
-                    Ok(Reading { origin: Origin::Alone, documents: vec![read], skipped: 0 })
+                    Ok(Reading { origin: Origin::Alone, documents: vec![read], left_out: LeftOutFiles::default() })
                 }
             },
             Ok(Scan::Folder(listing)) => self.read_folder(listing, start).await?,
@@ -115,11 +116,11 @@ impl Ingester {
         let refused = std::mem::take(&mut listing.refused).into_iter();
         documents
             .extend(refused.map(|(found, error)| Read::Refused { source: found.source, failure: error.failure() }));
-        listing.skipped += skipped.len();
+        listing.left_out.add(LeftOutReason::NotText, None, skipped.len());
         if documents.is_empty() {
             return Ok(Err(listing.nothing_readable(&start.source).failure()));
         }
-        Ok(Ok(Reading { origin: Origin::Members(listing.root), documents, skipped: listing.skipped }))
+        Ok(Ok(Reading { origin: Origin::Members(listing.root), documents, left_out: listing.left_out }))
     }
 
     /// Among others, a file without an extension that turns out to be no text is left out, not refused.
@@ -171,8 +172,7 @@ impl Ingester {
     {
         let (sender, mut found) = mpsc::channel(READ_AHEAD);
         let storing = async move {
-            let mut reading = Reading { origin, documents: Vec::new(), skipped: 0 };
-            let mut left_out = FolderListing::default();
+            let mut reading = Reading { origin, documents: Vec::new(), left_out: LeftOutFiles::default() };
             while let Some(item) = found.recv().await {
                 match item {
                     Item::Document(document) => {
@@ -182,21 +182,19 @@ impl Ingester {
                     Item::Refused { source, error } => {
                         reading.documents.push(Read::Refused { source, failure: error.failure() });
                     }
-                    Item::Skipped { extension } => {
-                        reading.skipped += 1;
-                        left_out.leave_out(extension.as_deref());
-                    }
+                    Item::Skipped { reason, extension } => reading.left_out.add(reason, extension.as_deref(), 1),
                 }
             }
-            Ok::<_, WorkError>((reading, left_out))
+            Ok::<_, WorkError>(reading)
         };
         // Both at once; an error of storing drops the receiver and with it the gatherer's reason to go on.
         let (gathered, stored) = tokio::join!(gather(sender), storing);
-        let (reading, left_out) = stored?;
+        let reading = stored?;
         Ok(match gathered {
             Err(error) => Err(error.failure()),
             Ok(()) if reading.documents.is_empty() => {
-                Err(left_out.nothing_readable(&sources::shown(&start.source)).failure())
+                let listing = FolderListing { left_out: reading.left_out, ..FolderListing::default() };
+                Err(listing.nothing_readable(&sources::shown(&start.source)).failure())
             }
             Ok(()) => Ok(reading),
         })

@@ -194,7 +194,12 @@ async fn given_a_folder_when_started_then_every_document_is_stored_and_handed_in
     assert_eq!(said.kinds(), ["DocumentFailed", "IngestScanned"]);
     assert_eq!(said.failure().code, "too_large");
     match said.events.last() {
-        Some(IngestEvent::IngestScanned(scanned)) => assert_eq!((scanned.documents, scanned.skipped), (3, 2)),
+        Some(IngestEvent::IngestScanned(scanned)) => {
+            assert_eq!((scanned.documents, scanned.skipped), (3, 2));
+            let left_out: Vec<_> =
+                scanned.left_out.iter().map(|row| (row.reason.as_str(), row.extension.as_deref(), row.files)).collect();
+            assert_eq!(left_out, [("no_reader", Some(".png"), 1), ("not_text", None, 1)]);
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -232,6 +232,7 @@ async fn given_a_whole_ingest_then_the_read_model_ends_it() {
         source: "/notes".into(),
         documents: 2,
         skipped: 0,
+        left_out: Vec::new(),
         at: 1,
     };
     world.producer.send(&IngestEvent::from(scanned), "test", None).await.unwrap();

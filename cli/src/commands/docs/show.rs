@@ -33,7 +33,10 @@ fn words(found: &DocumentDetail) -> String {
             version.created_at
         ));
     }
-    lines.extend(found.source_versions.iter().map(source_line));
+    for source in &found.source_versions {
+        lines.push(source_line(source));
+        lines.extend(source.notes.iter().map(|note| format!("note: {note}")));
+    }
     lines.join("\n")
 }
 

@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use riverrun_api::config::MAX_FILE_BYTES;
-use riverrun_api::wire::{IngestAccepted, IngestBody, IngestView};
+use riverrun_api::wire::{IngestAccepted, IngestBody, IngestView, LeftOutView};
 use riverrun_knowledge::sources::{
-    self, FOLDER, FolderListing, Globs, Limits, PackedFile, Scan, SourceError, pack_members, read_regular,
+    self, FOLDER, FolderListing, Globs, LeftOutFiles, Limits, PackedFile, Scan, SourceError, pack_members, read_regular,
 };
 use riverrun_schemas::{agreed, counted};
 
@@ -52,8 +52,10 @@ impl HandedIn {
 struct Upload {
     name: String,
     content: Vec<u8>,
-    /// What was left out, and why.
+    /// What could not be handed in, and why.
     left_out: Vec<String>,
+    /// What was left out on purpose: the server never hears of it.
+    skipped: LeftOutFiles,
     is_folder: bool,
 }
 
@@ -77,9 +79,19 @@ pub(super) async fn run(connection: &Connection, here: Here, output: Output) -> 
         ));
         upload.left_out.iter().for_each(|why| tell(&format!("not handed in: {why}")));
     }
-    let left_out = upload.left_out.len();
+    let (left_out, skipped) = (upload.left_out.len(), upload.skipped.clone());
     let accepted: IngestAccepted = connection.client.post_form("/ingest", form(&body, upload)?).await?;
-    Ok(HandedIn { view: watch(&connection.client, &accepted.ingest_id, QUIET, output).await?, left_out })
+    let view = watch(&connection.client, &accepted.ingest_id, QUIET, output).await?;
+    Ok(HandedIn { view: with_skipped(view, &skipped), left_out })
+}
+
+/// What this process left out of the archive counts as if the server had.
+fn with_skipped(mut view: IngestView, skipped: &LeftOutFiles) -> IngestView {
+    for row in skipped.rows() {
+        view.skipped = view.skipped.saturating_add(row.files);
+        view.left_out.push(LeftOutView { reason: row.reason, extension: row.extension, files: row.files });
+    }
+    view
 }
 
 fn form(body: &IngestBody, upload: Upload) -> Result<Vec<FormPart>, CliError> {
@@ -116,7 +128,8 @@ fn read(here: &Here) -> Result<Upload, CliError> {
     match sources::scan(source, source_type.as_deref(), &globs, here.limits).map_err(refused)? {
         Scan::File(found) | Scan::Archive(found) => {
             let (content, _) = read_regular(&found.path, most).map_err(too_much)?;
-            Ok(Upload { name: name_of(root), content, left_out: Vec::new(), is_folder: false })
+            let skipped = LeftOutFiles::default();
+            Ok(Upload { name: name_of(root), content, left_out: Vec::new(), skipped, is_folder: false })
         }
         Scan::Folder(listing) => match source_type.as_deref().filter(|name| *name != FOLDER) {
             Some(forced) => {
@@ -152,7 +165,8 @@ fn folder(root: &Path, listing: &FolderListing, most: u64) -> Result<Upload, Cli
     if content.len() > MAX_FILE_BYTES {
         return Err(too_large(root, counted(content.len(), "byte") + " when it is packed"));
     }
-    Ok(Upload { name: format!("{}.zip", name_of(root)), content, left_out, is_folder: true })
+    let (name, skipped) = (format!("{}.zip", name_of(root)), listing.left_out.clone());
+    Ok(Upload { name, content, left_out, skipped, is_folder: true })
 }
 
 fn too_large(root: &Path, has: String) -> CliError {
@@ -227,6 +241,12 @@ mod tests {
         assert_eq!((upload.name.as_str(), upload.is_folder, upload.left_out.len()), ("notes.zip", true, 0));
         assert_eq!(names(&upload), ["a.md", "sub/b.txt", "sub/c.md"]);
         assert_eq!(read(&here(&root, |_| ())).unwrap(), upload);
+        let skipped: Vec<_> =
+            upload.skipped.rows().into_iter().map(|row| (row.reason, row.extension, row.files)).collect();
+        let row =
+            |reason: &str, extension: Option<&str>, files| (reason.to_owned(), extension.map(str::to_owned), files);
+        let expected = [row("no_reader", Some(".bin"), 1), row("hidden_or_ignored", None, 3), row("link", None, 1)];
+        assert_eq!(skipped, expected);
         let globbed = read(&here(&root, |body| body.exclude = vec!["sub/*.md".into()])).unwrap();
         assert_eq!(names(&globbed), ["a.md", "sub/b.txt"]);
     }
@@ -235,7 +255,13 @@ mod tests {
     fn given_a_file_when_it_is_read_then_it_is_as_it_is_and_what_can_not_be_handed_in_is_refused_with_the_fix() {
         let (_place, root) = place();
         let upload = read(&here(&root.join("sub/b.txt"), |_| ())).unwrap();
-        let expected = Upload { name: "b.txt".into(), content: b"b\n".into(), left_out: Vec::new(), is_folder: false };
+        let expected = Upload {
+            name: "b.txt".into(),
+            content: b"b\n".into(),
+            left_out: Vec::new(),
+            skipped: LeftOutFiles::default(),
+            is_folder: false,
+        };
         assert_eq!(upload, expected);
         let large = root.join("large.txt");
         fs::write(&large, vec![b'x'; MAX_FILE_BYTES + 1]).unwrap();
@@ -259,7 +285,13 @@ mod tests {
             metadata: json!({"by": "ann"}).as_object().cloned(),
             ..IngestBody::default()
         };
-        let upload = |is_folder| Upload { name: "b.md".into(), content: b"x".into(), left_out: Vec::new(), is_folder };
+        let upload = |is_folder| Upload {
+            name: "b.md".into(),
+            content: b"x".into(),
+            left_out: Vec::new(),
+            skipped: LeftOutFiles::default(),
+            is_folder,
+        };
         let parts = form(&body(Some("markdown")), upload(false)).unwrap();
         let wanted = [
             FormPart::text("collection", "c"),

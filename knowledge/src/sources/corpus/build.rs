@@ -27,6 +27,23 @@ pub(super) fn with_parts(zip: &[u8], members: &[(&str, &[u8])]) -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
+/// The same zip without one of its members.
+pub(super) fn without_part(bytes: &[u8], part: &str) -> Vec<u8> {
+    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).unwrap();
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    let mut is_there = false;
+    for index in 0..archive.len() {
+        let member = archive.by_index_raw(index).unwrap();
+        if member.name().unwrap() == part {
+            is_there = true;
+        } else {
+            writer.raw_copy_file(member).unwrap();
+        }
+    }
+    assert!(is_there, "{part}");
+    writer.finish().unwrap().into_inner()
+}
+
 /// A zip with these members, of which one is a symbolic link.
 pub(super) fn zip_with_link(name: &str, target: &str, members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
@@ -97,6 +114,36 @@ pub(super) fn pdf(pages: &[&str], font: Font) -> Document {
     document.trailer.set("Info", info);
     let id = Object::string_literal("0123456789abcdef");
     document.trailer.set("ID", vec![id.clone(), id]);
+    document
+}
+
+/// A PDF with a page for each: words, or a picture where there are none.
+pub(super) fn pdf_with_pictures(pages: &[&str]) -> Document {
+    let mut document = pdf(pages, Font::Plain);
+    let picture = dictionary! {
+        "Type" => "XObject", "Subtype" => "Image", "Width" => 1, "Height" => 1, "ColorSpace" => "DeviceGray", "BitsPerComponent" => 8,
+    };
+    let picture = document.add_object(Stream::new(picture, vec![0]));
+    let shown = Content { operations: vec![Operation::new("Do", vec!["Im1".into()])] }.encode().unwrap();
+    let ids: Vec<_> = document.page_iter().collect();
+    for (id, _) in ids.into_iter().zip(pages).filter(|(_, words)| words.is_empty()) {
+        let content = document.add_object(Stream::new(dictionary! {}, shown.clone()));
+        let page = document.get_object_mut(id).unwrap().as_dict_mut().unwrap();
+        page.set("Contents", content);
+        page.set("Resources", dictionary! { "XObject" => dictionary! { "Im1" => picture } });
+    }
+    document
+}
+
+/// The same with the content of one page, counted from 0, changed after it was packed.
+pub(super) fn pdf_with_content(mut document: Document, page: usize, change: impl FnOnce(&mut Vec<u8>)) -> Document {
+    let page = document.page_iter().nth(page).unwrap();
+    let content = document.get_page_contents(page)[0];
+    let stream = document.get_object_mut(content).unwrap().as_stream_mut().unwrap();
+    stream.compress().unwrap();
+    let mut bytes = stream.content.clone();
+    change(&mut bytes);
+    stream.set_content(bytes);
     document
 }
 
@@ -264,8 +311,8 @@ pub(super) fn ods() -> Vec<u8> {
 
 pub(super) fn epub() -> Vec<u8> {
     let container = "<container xmlns='c'><rootfiles><rootfile full-path='OEBPS/book.opf'/></rootfiles></container>";
-    let book = "<package xmlns:dc='d'><metadata><dc:title>A book</dc:title><dc:creator>Ann &amp; Co</dc:creator><dc:creator>Bob</dc:creator></metadata><manifest><item id='b' href='two%20words.xhtml'/><item id='a' href='one.xhtml'/><item id='gone' href='gone.xhtml'/></manifest>\
-        <spine><itemref idref='a'/><itemref idref='gone'/><itemref idref='b'/></spine></package>";
+    let book = "<package xmlns:dc='d'><metadata><dc:title>A book</dc:title><dc:creator>Ann &amp; Co</dc:creator><dc:creator>Bob</dc:creator></metadata><manifest><item id='b' href='two%20words.xhtml'/><item id='a' href='one.xhtml'/></manifest>\
+        <spine><itemref idref='a'/><itemref idref='b'/></spine></package>";
     zip(&[
         ("mimetype", b"application/epub+zip"),
         ("META-INF/container.xml", container.as_bytes()),

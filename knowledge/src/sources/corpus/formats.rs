@@ -45,6 +45,96 @@ fn given_a_pdf_without_fonts_pages_or_text_when_read_then_the_reason_is_named() 
     assert!(why(&build::saved(build::pdf(&[], Font::Plain))).contains("no pages"));
 }
 
+/// Pages of words that are long enough to be packed.
+fn long_pages() -> Vec<String> {
+    (1..=4).map(|page| format!("Page {page} tells of gliding.\n").repeat(20)).collect()
+}
+
+#[test]
+fn given_a_pdf_with_a_damaged_page_when_read_then_the_whole_is_refused_and_the_page_named() {
+    let pages = long_pages();
+    let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+    let with =
+        |change: fn(&mut Vec<u8>)| build::saved(build::pdf_with_content(build::pdf(&pages, Font::Plain), 2, change));
+    assert!(read("pdf", &with(|_| ())).unwrap().text.contains("Page 3"));
+    assert!(
+        read("pdf", &with(|packed| packed.truncate(packed.len() - 4))).unwrap().text.contains("Page 3"),
+        "no checksum"
+    );
+    let mut gone = build::pdf(&pages, Font::Plain);
+    let third = gone.page_iter().nth(2).unwrap();
+    gone.objects.remove(&third);
+    for (bytes, what) in [
+        (with(|packed| packed.truncate(packed.len() / 2)), "a stream that breaks off"),
+        (with(|packed| packed[2] |= 0b110), "a stream whose bytes are changed"),
+        (with(|packed| packed.fill(b'x')), "a stream of other bytes"),
+        (build::saved(gone), "no such page"),
+    ] {
+        let error = by_name("pdf").unwrap().extract("a.pdf", &bytes).unwrap_err();
+        assert_eq!(error.code(), "malformed_document", "{what}: {error}");
+        assert_eq!(error.to_string(), "a.pdf is damaged: page 3 of 4 can't be read", "{what}");
+        assert!(!error.hint().unwrap().contains("recognition"), "{what}");
+    }
+}
+
+#[test]
+fn given_a_pdf_that_is_cut_off_when_read_then_that_is_said_and_nothing_of_scans() {
+    let pages = long_pages();
+    let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+    let whole = build::saved(build::pdf(&pages, Font::Plain));
+    for percent in [30, 60, 95] {
+        let error = by_name("pdf").unwrap().extract("a.pdf", &whole[..whole.len() * percent / 100]).unwrap_err();
+        assert_eq!(error.code(), "malformed_document", "{percent} %");
+        assert!(error.to_string().contains("is cut off"), "{percent} %: {error}");
+        assert!(!error.hint().unwrap().contains("recognition"), "{percent} %: {error}");
+    }
+}
+
+#[test]
+fn given_a_pdf_as_producers_write_it_when_its_end_is_untidy_then_all_of_it_is_read() {
+    let whole = build::saved(build::pdf(&["First page", "Second page"], Font::Plain));
+    let end = whole.windows(5).rposition(|window| window == b"%%EOF").unwrap();
+    let offset = whole.windows(9).rposition(|window| window == b"startxref").unwrap();
+    for (bytes, what) in [
+        (whole[..end].to_vec(), "no %%EOF"),
+        ([&whole[..], b"\r\n\0\0\0"].concat(), "padding"),
+        ([&whole[..], b"\n<!-- sent by a server -->\n"].concat(), "bytes behind the end"),
+        ([&whole[..offset], b"startxref\n7\n%%EOF\n"].concat(), "an offset that leads nowhere"),
+    ] {
+        let text = read("pdf", &bytes).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!((text.text.as_str(), text.last_page()), ("First page\n\nSecond page\n", Some(2)), "{what}");
+        assert!(text.notes.is_empty(), "{what}: {:?}", text.notes);
+    }
+}
+
+#[test]
+fn given_pages_without_text_among_others_when_a_pdf_is_read_then_a_note_tells_which() {
+    let notes = |pages: &[&str]| read("pdf", &build::saved(build::pdf_with_pictures(pages))).unwrap().notes;
+    assert_eq!(notes(&["Words", "", "", ""]), ["3 of 4 pages are pictures without text: pages 2, 3 and 4"]);
+    assert_eq!(notes(&["", "Words"]), ["1 of 2 pages is a picture without text: page 1"]);
+    assert!(notes(&["Words", "More words"]).is_empty());
+    let blank = build::saved(build::pdf(&["Words", ""], Font::Plain));
+    assert!(read("pdf", &blank).unwrap().notes.is_empty(), "a blank page lacks nothing");
+    assert_eq!(refusal("pdf", &build::saved(build::pdf_with_pictures(&["", ""]))), "no_text");
+}
+
+#[test]
+fn given_formulas_without_values_when_a_workbook_is_read_then_a_note_counts_them() {
+    let row = "<row r='4'><c r='A4' t='inlineStr'><is><t>Sum</t></is></c><c r='B4'><f>B2+B3</f><v></v></c><c r='C4'><f>B2*2</f></c>\
+               <c r='D4' t='str'><f>\"\"</f><v></v></c><c r='E4'><f>1+1</f><v>2</v></c><c r='F4' s='1'/></row>";
+    let text = read("xlsx", &build::xlsx(&format!("{}{row}", build::SHEET))).unwrap();
+    assert!(text.text.contains("Launch: Sum"), "{}", text.text);
+    assert!(
+        text.notes.len() == 1 && text.notes[0].starts_with("2 cells with a formula have no value"),
+        "{:?}",
+        text.notes
+    );
+    assert!(read("xlsx", &build::xlsx(build::SHEET)).unwrap().notes.is_empty());
+    let none = build::xlsx("<row r='1'><c r='A1'><f>1+1</f><v/></c></row>");
+    let error = by_name("xlsx").unwrap().extract("a.xlsx", &none).unwrap_err();
+    assert!(error.code() == "no_text" && error.to_string().contains("never worked out"), "{error}");
+}
+
 #[test]
 fn given_a_word_document_when_read_then_headings_lists_tables_and_notes_are_there() {
     let p = |style: &str, text: &str| {

@@ -75,6 +75,47 @@ fn given_documents_that_are_cut_off_anywhere_when_read_then_none_makes_a_reader_
     }
 }
 
+/// Formats that say where they end, or can't be read without their end.
+const BOUNDED: [&str; 8] = ["pdf", "docx", "pptx", "xlsx", "ods", "epub", "json", "parquet"];
+
+#[test]
+fn given_documents_whose_end_is_missing_when_read_then_they_are_refused_and_never_read_in_part() {
+    for (source, bytes) in corpus().into_iter().filter(|(source, _)| BOUNDED.contains(source)) {
+        for percent in [30, 60, 80, 95] {
+            let cut = &bytes[..bytes.len() * percent / 100];
+            assert_eq!(refusal(source, cut), "malformed_document", "{source}: {percent} %");
+        }
+    }
+    let archive = build::zip(&[("a.txt", b"hello hello hello"), ("b.md", b"# x")]);
+    for percent in [30, 60, 80, 95] {
+        let cut = &archive[..archive.len() * percent / 100];
+        let read = zip_archive::read_members("a.zip", cut, &Globs::all(), Limits::default(), |_| true);
+        assert_eq!(read.unwrap_err().code(), "malformed_document", "an archive: {percent} %");
+    }
+}
+
+#[test]
+fn given_packages_that_list_a_part_and_lack_it_when_read_then_they_are_refused_with_its_name() {
+    for (source, bytes, part, named) in [
+        ("epub", build::epub(), "OEBPS/one.xhtml", "OEBPS/one.xhtml"),
+        ("xlsx", build::xlsx(build::SHEET), "xl/worksheets/sheet1.xml", "Prices"),
+        ("pptx", build::pptx(), "ppt/slides/slide9.xml", "ppt/slides/slide9.xml"),
+        ("pptx", build::pptx(), "ppt/_rels/presentation.xml.rels", "rId1"),
+        ("docx", build::docx("<w:p/>"), "word/document.xml", "word/document.xml"),
+    ] {
+        let error = by_name(source).unwrap().extract("d", &build::without_part(&bytes, part)).unwrap_err();
+        assert_eq!(error.code(), "malformed_document", "{source} without {part}: {error}");
+        assert!(error.to_string().contains(named) && error.hint().is_some(), "{error}");
+    }
+    let spine = "<package><manifest><item id='a' href='one.xhtml'/></manifest><spine><itemref idref='a'/><itemref idref='b'/></spine></package>";
+    let book = build::with_parts(
+        &build::without_part(&build::epub(), "OEBPS/book.opf"),
+        &[("OEBPS/book.opf", spine.as_bytes())],
+    );
+    let error = by_name("epub").unwrap().extract("d", &book).unwrap_err();
+    assert!(error.code() == "malformed_document" && error.to_string().contains("\"b\""), "{error}");
+}
+
 #[test]
 fn given_every_document_as_every_type_when_read_then_none_makes_a_reader_fail() {
     for (_, bytes) in corpus() {

@@ -187,7 +187,7 @@ fn start(ingest: u8) -> StartIngest {
 
 fn scanned(ingest: u8) -> IngestScanned {
     let Of { ingest_id, namespace, collection, source, .. } = of(0, ingest);
-    IngestScanned { ingest_id, namespace, collection, source, documents: 1, skipped: 0, at: 0 }
+    IngestScanned { ingest_id, namespace, collection, source, documents: 1, skipped: 0, left_out: Vec::new(), at: 0 }
 }
 
 fn ready(document: u8, ingest: u8) -> ChunksReady {

@@ -27,7 +27,8 @@ fn chunked(ingest: &str, version: &str) -> IngestEvent {
             chunk_size: 800,
             chunk_overlap: 100,
             chunk_unit: None,
-            table: None
+            table: None,
+            notes: Vec::new()
         }
     )
     .into()

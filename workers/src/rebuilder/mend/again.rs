@@ -160,6 +160,7 @@ impl Mend<'_> {
             source: format!("{}, made again", self.collection.name),
             documents: i64::try_from(documents).unwrap_or(i64::MAX),
             skipped: 0,
+            left_out: Vec::new(),
             at: now_ms(),
         };
         let mut records = vec![self.rebuilder.outgoing(IngestEvent::from(scanned), cause)?];
@@ -233,6 +234,7 @@ mod tests {
                 chunk_overlap: 10,
                 chunk_unit: None,
                 table: Some("prices".to_owned()),
+                notes: Vec::new(),
             }
         )
         .into()
