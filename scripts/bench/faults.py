@@ -46,8 +46,11 @@ def of_load(printed):
         words.append(f"{gaps} with gaps")
     if all("longest_stall_ms" in report for report in reports):
         longest, partition = (max(report[key] for report in reports) / 1000 for key in ("longest_stall_ms", "longest_partition_stall_ms"))
-        words.append(f"longest stall {longest:.1f} s, of one partition {partition:.1f} s")
+        stayed = max(report["longest_untouched_partition_stall_ms"] for report in reports) / 1000
+        words.append(f"longest stall {longest:.1f} s, of one partition {partition:.1f} s, of one that kept its owner {stayed:.1f} s")
         words.append(f"a worker {max(report['worker_mib_at_start'] or 0 for report in reports)} to {max(report['worker_mib_at_most'] or 0 for report in reports)} MiB")
+    if all("runs_per_second" in report for report in reports):
+        words.append(f"{sum(report['runs_per_second'] for report in reports):.1f} runs/s")
     return "; ".join([*words, f"seed {', '.join(str(report['seed']) for report in reports)}"])
 
 
@@ -135,6 +138,9 @@ def parts():
     return [
         Part("moments", "F1", (("riverrun", "chaos", "run", "--calls", "50"),), of_moments),
         load("kill", "F1", *LOAD, *over, "--kill-every", "2s", "--patience", "180m"),
+        # As fast as it goes, without faults and with them.
+        load("calm", "F1", *LOAD, "--kill-every", "0s", "--patience", "180m"),
+        load("rush", "F1", *LOAD, "--kill-every", "2s", "--patience", "180m"),
         load("rebalance", "F12", *LOAD, *over, "--kill-every", "2s", "--fault", "rebalance", "--patience", "180m"),
         load("broker", "F5", *LOAD, *over, "--kill-every", "6s", "--fault", "broker", "--patience", "180m"),
         peer("langgraph", "langgraph"),
@@ -209,8 +215,19 @@ def summary(found, where):
     for name, one in found.items():
         held = "yes" if one["held"] else f"no: {one['why']}"
         lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in (one["rows"], f"`{name}`", one["came"], minutes(one["seconds"]), held)) + " |")
+    if (share := throughput_kept(found)) is not None:
+        lines += ["", f"Runs per second while workers are killed (`rush`), of those without faults (`calm`): {share:.0%}."]
     lines += ["", *[f"- `{name}`: `{one['command']}`" for name, one in found.items()]]
     return "\n".join(lines) + "\n"
+
+
+def throughput_kept(found):
+    """The part of the runs per second of a load without faults that is left with them; None where one of the two was not done."""
+    rates = [re.search(r"([\d.]+) runs/s", found[name]["came"]) for name in ("rush", "calm") if name in found]
+    if len(rates) < 2 or not all(rates):
+        return None
+    rush, calm = (float(rate[1]) for rate in rates)
+    return rush / calm if calm else None
 
 
 def minutes(seconds):

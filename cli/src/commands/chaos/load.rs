@@ -113,6 +113,7 @@ fn people(report: &Report) -> String {
         format!("questions            {}", tally.questions),
         format!("longest stall        {} ms", tally.longest_stall_ms),
         format!("of one partition     {} ms", tally.longest_partition_stall_ms),
+        format!("of one that stayed   {} ms", tally.longest_untouched_partition_stall_ms),
         format!("longest turnover     {} ms", tally.longest_turnover_ms),
         format!("takeover within      {} ms (p99), {} ms (all)", tally.takeover_p99_ms, tally.longest_takeover_ms),
         format!("worker memory        {at_start} MiB at the start, {at_most} MiB at most"),

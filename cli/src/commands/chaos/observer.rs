@@ -62,6 +62,8 @@ pub(super) struct Tally {
     pub(super) longest_stall_ms: i64,
     /// The same, of the partition that stood still longest.
     pub(super) longest_partition_stall_ms: i64,
+    /// The same, of partitions that had one owner before and after.
+    pub(super) longest_untouched_partition_stall_ms: i64,
     /// Longest time from the start of a process to its first claim of a run, of those that were started when runs were there.
     pub(super) longest_turnover_ms: i64,
     /// How long a run stood still before another process took it over, in milliseconds, in all but one of a hundred times; 0
@@ -239,6 +241,7 @@ impl Observer {
             questions: self.questions,
             longest_stall_ms: self.pauses.longest_ms(),
             longest_partition_stall_ms: self.pauses.longest_of_a_partition_ms(),
+            longest_untouched_partition_stall_ms: self.pauses.longest_of_an_untouched_partition_ms(),
             longest_turnover_ms: self.pauses.longest_turnover_ms(),
             takeover_p99_ms: p99.copied().unwrap_or_default(),
             longest_takeover_ms: took_over.last().copied().unwrap_or_default(),

@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use riverrun_schemas::EventId;
 use riverrun_schemas::agent::{AgentEvent, RunClaimed};
+use riverrun_schemas::{EventId, RunId};
 
 /// What went on so far.
 #[derive(Debug, Default)]
@@ -14,6 +14,8 @@ pub(super) struct Pauses {
     partitions: HashMap<i32, Line>,
     /// Who has claimed a run.
     workers: HashSet<String>,
+    /// Who claimed each open run last: its steps are theirs.
+    claimed: HashMap<RunId, String>,
     began: Option<i64>,
     longest_turnover_ms: i64,
 }
@@ -48,10 +50,15 @@ struct Line {
     /// The last step, or the first of the runs that are open.
     since: i64,
     longest_ms: i64,
+    /// Who made that step.
+    owner: Option<String>,
+    /// The longest time between two steps of one owner.
+    longest_untouched_ms: i64,
 }
 
 impl Line {
-    fn take(&mut self, at: i64, change: Change) {
+    /// `maker` is whoever has the run of a step or an end, where that is known.
+    fn take(&mut self, at: i64, change: Change, maker: Option<&str>) {
         if change == Change::Opens {
             if self.open == 0 {
                 self.since = at;
@@ -59,8 +66,14 @@ impl Line {
             self.open += 1;
             return;
         }
-        self.longest_ms = self.longest_ms.max(at.saturating_sub(self.since));
+        let stood = at.saturating_sub(self.since);
+        self.longest_ms = self.longest_ms.max(stood);
         self.since = self.since.max(at);
+        if maker.is_some() && self.owner.as_deref() == maker {
+            self.longest_untouched_ms = self.longest_untouched_ms.max(stood);
+        } else if let Some(maker) = maker {
+            self.owner = Some(maker.to_owned());
+        }
         if change == Change::Ends {
             self.open = self.open.saturating_sub(1);
         }
@@ -73,14 +86,20 @@ impl Pauses {
         let began = *self.began.get_or_insert(at);
         if let Some(change) = Change::of(event) {
             self.seen.push((at, change));
-            self.partitions.entry(partition).or_default().take(at, change);
+            let maker = self.claimed.get(&event.run_id()).map(String::as_str);
+            self.partitions.entry(partition).or_default().take(at, change, maker);
+            if change == Change::Ends {
+                self.claimed.remove(&event.run_id());
+            }
         }
-        if let AgentEvent::RunClaimed(claim) = event
-            && self.workers.insert(claim.worker.clone())
-            && let Some(started) = started_at(claim)
-            && started > began
-        {
-            self.longest_turnover_ms = self.longest_turnover_ms.max(at.saturating_sub(started));
+        if let AgentEvent::RunClaimed(claim) = event {
+            self.claimed.insert(claim.run_id, claim.worker.clone());
+            if self.workers.insert(claim.worker.clone())
+                && let Some(started) = started_at(claim)
+                && started > began
+            {
+                self.longest_turnover_ms = self.longest_turnover_ms.max(at.saturating_sub(started));
+            }
         }
     }
 
@@ -89,13 +108,20 @@ impl Pauses {
         let mut seen = self.seen.clone();
         seen.sort_by_key(|(at, _)| *at); // stable: what has one time stays in the order of its partition
         let mut all = Line::default();
-        seen.into_iter().for_each(|(at, change)| all.take(at, change));
+        seen.into_iter().for_each(|(at, change)| all.take(at, change, None));
         all.longest_ms
     }
 
     /// The same, of the partition that stood still longest.
     pub(super) fn longest_of_a_partition_ms(&self) -> i64 {
         self.partitions.values().map(|line| line.longest_ms).max().unwrap_or_default()
+    }
+
+    /// The same, of the partition that stood still longest without having moved: the step behind the pause was made by the process that
+    /// made the one before it. That process may have lost the partition and got it back meanwhile, which counts as not moved. What comes
+    /// before the first step of a partition counts for nothing, for nobody is known to have had it.
+    pub(super) fn longest_of_an_untouched_partition_ms(&self) -> i64 {
+        self.partitions.values().map(|line| line.longest_untouched_ms).max().unwrap_or_default()
     }
 
     /// Longest time from the start of a process to its first claim of a run, of those that came when runs were there.
@@ -164,13 +190,45 @@ mod tests {
         assert_eq!((pauses.longest_ms(), pauses.longest_of_a_partition_ms()), (400, 900));
     }
 
+    fn claimed(name: &str, worker: &str) -> AgentEvent {
+        RunClaimed { run_id: RunId::derive(&[name]), epoch: 1, worker: worker.to_owned(), at: 0 }.into()
+    }
+
+    #[test]
+    fn given_a_partition_that_moves_and_one_that_stays_when_both_stand_still_then_only_the_second_is_untouched() {
+        let mut pauses = Pauses::default();
+        for (partition, event, at) in [
+            (0, accepted("a"), 1_000),
+            (0, claimed("a", "ann"), 5_000),
+            // Whatever comes before the first step is nobody's.
+            (0, advanced("a"), 5_100),
+            (0, advanced("a"), 5_400),
+            // Another process takes it over, and goes on.
+            (0, claimed("a", "bob"), 9_000),
+            (0, advanced("a"), 9_100),
+            (0, finished("a"), 9_150),
+            (1, accepted("b"), 1_000),
+            (1, claimed("b", "cid"), 1_010),
+            (1, advanced("b"), 1_020),
+            (1, finished("b"), 1_720),
+            // Nothing was open until then, and its owner is the same.
+            (1, accepted("c"), 50_000),
+            (1, claimed("c", "cid"), 50_400),
+            (1, finished("c"), 50_450),
+            // A run that nobody claimed says nothing of an owner.
+            (1, accepted("d"), 60_000),
+            (1, finished("d"), 69_000),
+        ] {
+            pauses.take(partition, &event, at);
+        }
+        assert_eq!((pauses.longest_of_a_partition_ms(), pauses.longest_of_an_untouched_partition_ms()), (9_000, 700));
+    }
+
     #[test]
     fn given_a_process_that_came_later_when_it_claims_then_its_first_claim_counts_and_no_other() {
         let drawn = EventId::new();
         let now = now_ms();
-        let claim = |worker: &str| -> AgentEvent {
-            RunClaimed { run_id: RunId::derive(&["a"]), epoch: 1, worker: worker.to_owned(), at: 0 }.into()
-        };
+        let claim = |worker: &str| claimed("a", worker);
         let name = format!("chaos-1-{drawn}");
         let mut pauses = Pauses::default();
         pauses.take(0, &accepted("a"), now - 60_000);
