@@ -8,7 +8,7 @@ does not read and one of five vanishes. Faults: the process is killed with SIGKI
 seconds: resident memory and open file handles of the process, and the time that each request took.
 
 The report says the slope of memory (least squares within each life of the process that lasted long enough, weighted by their lengths, first
-fifth left out), handles at the beginning and end of lives, the 99th percentiles of both halves, what was lost, and which bounds were passed. What is
+fifth left out; where none lasted long enough, within those that there are, which says so and is not judged), handles at the beginning and end of lives, the 99th percentiles of both halves, what was lost, and which bounds were passed. What is
 asked within 10 s of a start has percentiles of its own: among a thousand requests those of a few starts would be the whole 99th percentile. Exit
 code 1: something that was accepted is not there, something went wrong (a part of the load that ended, a server that did), or a bound was passed in half an
 hour and more: a 99th percentile of the second half over 1.1 times that of the first, handles that become more, and, in two hours and more, memory that
@@ -67,6 +67,22 @@ def slope(samples):
     mean_x, mean_y = sum(x for x, _ in samples) / count, sum(y for _, y in samples) / count
     spread = sum((x - mean_x) ** 2 for x, _ in samples)
     return sum((x - mean_x) * (y - mean_y) for x, y in samples) / spread if spread else 0.0
+
+
+def lasted(life):
+    return life[-1][0] - life[0][0] if life else 0
+
+
+def memory_slope(lives):
+    """How memory grew within lives, in MiB an hour, and the seconds of the longest that counts; None and 0 before there is one. Short lives count where there
+    is no other: they are mostly what a start takes."""
+    measured = [life for life in lives if len(life) > 2]
+    counted = [life[len(life) // 5:] for life in [life for life in measured if lasted(life) >= MIN_LIFE_S] or measured]
+    weights = [lasted(life) for life in counted]
+    if not sum(weights):
+        return None, 0
+    slopes = [slope([(at, memory) for at, memory, _ in life]) for life in counted]
+    return round(sum(one * weight for one, weight in zip(slopes, weights)) / sum(weights) * 3600 / 2**20, 2), round(max(map(lasted, measured)))
 
 
 class Soak:
@@ -210,7 +226,7 @@ def go_through(server, soak, minutes, kill_every_s, seed):
         lives[-1].append((time.monotonic() - soak.began, memory, handles))
         if time.monotonic() - told > 60:
             told = time.monotonic()
-            print(f"{(told - soak.began) / 60:5.1f} min  {memory >> 20} MiB  {handles} handles  {len(soak.runs)} runs  {len(soak.documents)} documents  {kills} kills", file=sys.stderr)
+            print(f"{(told - soak.began) / 60:5.1f} min  {memory >> 20} MiB, {slope_text(*memory_slope(lives))}  {handles} handles  {len(soak.runs)} runs  {len(soak.documents)} documents  {kills} kills", file=sys.stderr)
         if time.monotonic() > next_kill:
             server.kill()
             start_again(server, soak)
@@ -260,14 +276,13 @@ def latency(times, away, half_s):
 
 
 def summary(soak, lives, kills, missing, minutes):
-    long = [life[len(life) // 5:] for life in lives if len(life) > 1 and life[-1][0] - life[0][0] >= MIN_LIFE_S]
-    weights = [life[-1][0] - life[0][0] for life in long]
-    slopes = [slope([(at, memory) for at, memory, _ in life]) for life in long]
+    long = [life[len(life) // 5:] for life in lives if lasted(life) >= MIN_LIFE_S]
+    grown, longest_s = memory_slope(lives)
     latencies = {kind: latency(times, soak.away, minutes * 30) for kind, times in sorted(soak.times.items())}
     every = [one for life in lives for one in life]
     return {
         "minutes": minutes, "kills": kills, "runs": len(soak.runs), "documents": len(soak.documents), "records": sum(soak.records.values()),
-        "memory_slope_mib_per_hour": round(sum(one * weight for one, weight in zip(slopes, weights)) / sum(weights) * 3600 / 2**20, 2) if weights else None,
+        "memory_slope_mib_per_hour": grown, "longest_life_s": longest_s,
         "memory_max_mib": max((memory for _, memory, _ in every), default=0) >> 20,
         "handles_first": long[0][0][2] if long else None, "handles_last": long[-1][-1][2] if long else None, "handles_max": max((handles for _, _, handles in every), default=None),
         "latency": latencies, "lost": missing, "errors": soak.errors,
@@ -283,16 +298,23 @@ def over(report):
     first, last, slope_mib = report["handles_first"], report["handles_last"], report["memory_slope_mib_per_hour"]
     if first is not None and last > first + MORE_HANDLES:
         found.append(f"file handles became {last}, of {first}")
-    if report["minutes"] >= SLOPE_MINUTES and slope_mib is not None and slope_mib >= MOST_SLOPE_MIB_PER_HOUR:
+    if report["minutes"] >= SLOPE_MINUTES and report["longest_life_s"] >= MIN_LIFE_S and slope_mib >= MOST_SLOPE_MIB_PER_HOUR:
         found.append(f"memory grew by {slope_mib} MiB an hour, less than {MOST_SLOPE_MIB_PER_HOUR} is allowed")
     return found
+
+
+def slope_text(slope_mib, longest_s):
+    """What is said of the slope in every report, however short it is."""
+    if slope_mib is None:
+        return "no slope yet"
+    return f"{slope_mib} MiB an hour" + ("" if longest_s >= MIN_LIFE_S else f" (within lives of {longest_s} s at most: mostly what a start takes)")
 
 
 def text(report):
     lines = [f"minutes            {report['minutes']}, {report['kills']} kills",
              f"done               {report['runs']} runs, {report['documents']} documents, {report['records']} records",
              f"lost               {len(report['lost'])}", f"errors             {len(report['errors'])}",
-             f"memory             {report['memory_slope_mib_per_hour']} MiB an hour, at most {report['memory_max_mib']} MiB",
+             f"memory             {slope_text(report['memory_slope_mib_per_hour'], report['longest_life_s'])}, at most {report['memory_max_mib']} MiB",
              f"file handles       {report['handles_first']} first, {report['handles_last']} last, {report['handles_max']} at most"]
     for kind, one in report["latency"].items():
         lines.append(f"{kind:18} {one['count']} times, p50 {one['p50_ms']} ms, p99 {one['p99_first_half_ms']} ms then {one['p99_second_half_ms']} ms (x{one['ratio']}), "
