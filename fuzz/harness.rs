@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How many inputs are tried, for every target.
+/// How many inputs are tried, for every target. Where it is said, an input may take no longer than [`TOO_LONG`].
 const INPUTS: &str = "RIVERRUN_FUZZ_INPUTS";
 /// From which number the inputs are drawn.
 const SEED: &str = "RIVERRUN_FUZZ_SEED";
@@ -26,6 +26,8 @@ const MAX_BYTES: usize = 64 << 10;
 const MAX_FAILURES: usize = 20;
 /// An input that takes longer is named while it runs: whoever waits then knows for what.
 const LONG: Duration = Duration::from_secs(30);
+/// An input that takes longer, twice, is a failure. The short form, beside all other tests of a busy machine, does not look at it.
+const TOO_LONG: Duration = Duration::from_secs(5);
 
 /// What is tried, and from what inputs are made.
 pub(crate) struct Target<'a> {
@@ -39,7 +41,7 @@ pub(crate) struct Target<'a> {
     pub(crate) inputs: u64,
 }
 
-/// Tries inputs until all are through, and panics with those that made `check` panic. The same seed makes the same inputs.
+/// Tries inputs until all are through, and panics with those that made `check` panic or take too long. The same seed makes the same inputs.
 pub(crate) fn run(target: &Target<'_>, check: impl Fn(&[u8])) {
     assert!(!target.corpus.is_empty(), "{}: there is no corpus", target.name);
     let seed = setting(SEED).unwrap_or(1);
@@ -79,7 +81,7 @@ pub(crate) fn run(target: &Target<'_>, check: impl Fn(&[u8])) {
     }
     assert!(
         failures.is_empty(),
-        "{name}: inputs {failures:?} of seed {seed} made it panic (the messages stand above); again with {SEED}={seed} {ONLY}={}",
+        "{name}: inputs {failures:?} of seed {seed} made it panic or took too long (the messages stand above); again with {SEED}={seed} {ONLY}={}",
         failures[0]
     );
 }
@@ -107,17 +109,32 @@ fn all(
     let began = Instant::now();
     let mut times = Times { total: Duration::ZERO, longest: Duration::ZERO, input: 0 };
     let (mut tried, mut failures) = (0, Vec::new());
+    let limited = setting(INPUTS).is_some();
+    let timed = |input: &[u8]| {
+        let since = Instant::now();
+        let held = catch_unwind(AssertUnwindSafe(|| check(input))).is_ok();
+        (held, since.elapsed())
+    };
     for number in numbers {
         current.store(number, Ordering::Relaxed);
         if let Some(note) = &note {
             let _ = note.write_all_at(format!("{number:020}").as_bytes(), 0);
         }
         let input = input(target, seed, number);
-        let since = Instant::now();
-        if catch_unwind(AssertUnwindSafe(|| check(&input))).is_err() {
+        let (held, took) = timed(&input);
+        // A machine that had something else to do is slow once, an input each time.
+        let hangs = held && limited && took > TOO_LONG && timed(&input).1 > TOO_LONG;
+        if hangs {
+            eprintln!(
+                "{}: input {number} of seed {seed} took {:.1} s, at most {} s are allowed",
+                target.name,
+                took.as_secs_f64(),
+                TOO_LONG.as_secs()
+            );
+        }
+        if hangs || !held {
             failures.push(number);
         }
-        let took = since.elapsed();
         if took > times.longest {
             times.longest = took;
             times.input = number;
