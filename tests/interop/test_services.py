@@ -17,6 +17,7 @@ import log_client
 from server import wait_for
 
 DATABASE = os.environ.get("RIVERRUN_TEST_DATABASE_URL")
+NOTES = 8
 
 
 class Proxy:
@@ -158,3 +159,54 @@ def test_a_store_that_goes_within_a_run_holds_up_no_run_and_is_told_with_its_fix
         note.write_text(f"# Note {number}\n\nThe keel is orange.\n")
         assert server.ingest(note, f"after-{name}")["status"] == "done"
     server.settle(120)
+
+
+@pytest.fixture
+def vectors():
+    """A server of vectors that answers through a proxy: its settings, and the proxy. Its key gives it a store of its own, and is found nowhere."""
+    address = os.environ.get("RIVERRUN_TEST_QDRANT_WIRE_URL")
+    if not address:
+        pytest.skip("RIVERRUN_TEST_QDRANT_WIRE_URL is not set: ./x services")
+    parts = urlsplit(address)
+    proxy = Proxy(parts.hostname, parts.port)
+    yield {"RIVERRUN_QDRANT_URL": f"http://127.0.0.1:{proxy.port}", "RIVERRUN_QDRANT_API_KEY": f"s3cret-{uuid.uuid4().hex[:8]}"}, proxy
+    proxy.close()
+
+
+@pytest.mark.parametrize("how", ["cut", "hold"])
+def test_a_vector_server_that_goes_within_an_ingest_loses_no_document_and_is_told_with_its_fix(new_server, vectors, tmp_path, how, scale):
+    settings, proxy = vectors
+    server = new_server(RIVERRUN_INGEST_ROOTS=str(tmp_path), RIVERRUN_DEFAULT_EMBED_MODEL="ollama/stub-embed", **settings).start()
+
+    def row(status):
+        found = next(one for one in server.get("/diagnose").json["services"] if one["name"] == "vectors")
+        return found["status"] == status and found
+
+    def notes(name):
+        folder = tmp_path / name
+        folder.mkdir()
+        for number in range(NOTES):
+            (folder / f"{number}.md").write_text(f"# Note {number}\n\nThe keyword of this note is {name}{number}.\n")
+        return str(folder)
+
+    wait_for(lambda: row("up"), 30, "the vector server to answer")
+    assert server.ingest(notes("before"), "kept")["indexed"] == NOTES
+    for number in range(scale):
+        reply = server.post("/ingest", {"source": notes(f"within{number}x"), "collection": "kept"})
+        assert reply.status == 202, reply
+        getattr(proxy, how)()
+        down = wait_for(lambda: row("down"), 90, "the row of a vector server that is away")
+        assert "RIVERRUN_QDRANT_URL" in down["fix"] and "s3cret" not in json.dumps(down), down
+        # What needs no vectors goes on, what does waits, and nothing is said to be done that cannot be found.
+        assert server.run_end(server.start_run(f"[[steps=1 id=vectors-{how}-{number}]]"), 120)["status"] == "succeeded"
+        view = server.get(f"/ingest/{reply.json['ingest_id']}")
+        assert view.status == 404 or view.json["status"] in ("queued", "running"), view
+        proxy.mend()
+        wait_for(lambda: row("up"), 90, "the vector server to answer again")
+        view = server.ingest_end(reply.json["ingest_id"], 240)
+        assert (view["status"], view["indexed"]) == ("done", NOTES), view
+    server.settle(120)
+    found = server.post("/rag/search", {"query": "the keyword of this note", "collection": "kept", "k": 100, "rerank": False}).json["items"]
+    assert len({item["document_id"] for item in found}) == len(found) == min(NOTES * (1 + scale), 100), len(found)
+    assert json.loads(server.cli("dlq", "ls", "--json").stdout)["items"] == []
+    assert server.cli("collections", "check", "kept").returncode == 0
