@@ -36,6 +36,8 @@ PRESUPPOSE_EMBEDDED = {
     "test_documents::test_sources_and_reports_are_the_same_in_mongodb": "looks into SQLite",
     "test_faults::test_read_models_that_are_gone_or_old_are_made_again_the_same": "takes away and puts back files of SQLite",
     "test_faults::test_damaged_files_are_told_or_made_again_and_nothing_wrong_is_shown": "damages files of embedded parts",
+    "test_faults::test_given_a_data_folder_that_can_only_be_read_when_started_then_it_is_refused_with_the_fix_and_nothing_is_lost":
+        "is about the log in the data folder",
     "test_faults::test_a_log_on_a_full_disk_refuses_with_the_fix_and_goes_on_when_there_is_room": "fills the embedded broker's disk",
     "test_faults::test_given_a_shell_that_allows_few_files_when_served_then_as_many_clients_as_are_promised_find_room": "its crowd is at the embedded broker",
     "test_kafka_clients::test_the_secure_listener_lets_users_in_and_nobody_else": "is about the embedded broker's second listener",
