@@ -4,8 +4,8 @@ use riverrun_schemas::IngestId;
 use riverrun_stores::documents::SourceVersion;
 use riverrun_stores::read_models::document_views::{IngestStatus, IngestView as StoredIngest};
 use riverrun_stores::read_models::{
-    CollectionView, DocumentVersionView, DocumentView, FailureView, IngestFailureView, IngestNoteView, LeftOutView,
-    Timestamp,
+    CollectionView, DocumentVersionView, DocumentView, FailureView, IngestFailureView, IngestNoteView,
+    LeftOutFilesView, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -259,7 +259,7 @@ pub struct IngestView {
     pub skipped: i64,
     /// What `skipped` is made of: counts by reason and extension, forty at most. Left out where nothing is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<LeftOutView>,
+    pub left_out: Vec<LeftOutFilesView>,
     /// Documents that were handed in and are not split yet.
     pub queued: i64,
     /// Documents that are split and have no vectors yet.

@@ -31,7 +31,7 @@ pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
 pub use riverrun_stores::read_models::usage::{UsageBy, UsageSum};
 pub use riverrun_stores::read_models::{
     ChainLinkView, CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, ForkView, IngestFailureView,
-    IngestNoteView, LeftOutView, ModelCardView, PendingApprovalView, RunSummary, RunView, SpanView, StepView,
+    IngestNoteView, LeftOutFilesView, ModelCardView, PendingApprovalView, RunSummary, RunView, SpanView, StepView,
     SummaryView, Timestamp, ToolView, TurnView, UsageView, WhyView,
 };
 

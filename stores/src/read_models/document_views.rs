@@ -267,7 +267,7 @@ pub struct IngestNoteView {
 
 /// Files that were left out on purpose, for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct LeftOutView {
+pub struct LeftOutFilesView {
     /// Stable, lower snake case: `no_reader` (nothing reads its extension), `archive` (an archive in a folder, which is not opened), `not_text`
     /// (no extension, and no text), `hidden_or_ignored` (a folder counts as one), `link`, `excluded` (by a glob), `twice` (read under another
     /// address), `beyond_limit`.
@@ -301,7 +301,7 @@ pub struct IngestView {
     pub skipped: Option<i64>,
     /// What `skipped` is made of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<LeftOutView>,
+    pub left_out: Vec<LeftOutFilesView>,
     /// The first hundred documents with something that people should know, by source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<IngestNoteView>,

@@ -48,7 +48,7 @@ pub use checkpoint::{Checkpoint, PROJECTED_TOPICS, checkpoints, next_offset};
 pub use deletions::DeletionView;
 pub use document_views::{
     CollectionView, DocumentCounts, DocumentStatus, DocumentVersionView, DocumentView, EmbeddingView,
-    IngestFailureView, IngestNoteView, IngestStatus, IngestView, LeftOutView,
+    IngestFailureView, IngestNoteView, IngestStatus, IngestView, LeftOutFilesView,
 };
 pub use finetune_views::{DatasetRunsView, DatasetView, GateView, JobView, ModelVersionView, StepLossView};
 pub use memory_views::{ReceiptView, RemovedView, SessionSize, SummaryView, TurnView, WhyView};

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
-use riverrun_knowledge::sources::{Fault, LineTable, Row};
+use riverrun_knowledge::sources::{Fault, LeftOutFiles, LineTable, Row};
 use riverrun_log::{BlobError, BlobStore, Outgoing};
 use riverrun_schemas::ingest::{IngestCommand, IngestEvent, StartIngest, document_id};
 use riverrun_schemas::{BlobRef, Collection, DocumentId, Envelope, Failure};
@@ -55,7 +55,7 @@ impl Ingester {
                     // There are none that could have gone: more likely a mistake than a query whose rows are.
                     return failed(failure);
                 }
-                (Reading { origin: Origin::Query, documents: Vec::new(), skipped: 0 }, gone)
+                (Reading { origin: Origin::Query, documents: Vec::new(), left_out: LeftOutFiles::default() }, gone)
             }
             Err(failure) => return failed(failure),
         };

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use riverrun_api::config::MAX_FILE_BYTES;
-use riverrun_api::wire::{IngestAccepted, IngestBody, IngestView, LeftOutView};
+use riverrun_api::wire::{IngestAccepted, IngestBody, IngestView, LeftOutFilesView};
 use riverrun_knowledge::sources::{
     self, FOLDER, FolderListing, Globs, LeftOutFiles, Limits, PackedFile, Scan, SourceError, pack_members, read_regular,
 };
@@ -89,7 +89,7 @@ pub(super) async fn run(connection: &Connection, here: Here, output: Output) -> 
 fn with_skipped(mut view: IngestView, skipped: &LeftOutFiles) -> IngestView {
     for row in skipped.rows() {
         view.skipped = view.skipped.saturating_add(row.files);
-        view.left_out.push(LeftOutView { reason: row.reason, extension: row.extension, files: row.files });
+        view.left_out.push(LeftOutFilesView { reason: row.reason, extension: row.extension, files: row.files });
     }
     view
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use riverrun_api::wire::{IngestView, LeftOutView};
+use riverrun_api::wire::{IngestView, LeftOutFilesView};
 
 /// Most extensions that are named for one reason.
 const MAX_NAMED: usize = 12;
@@ -14,7 +14,7 @@ pub(super) fn words(view: &IngestView) -> String {
     }
     // In the order in which they came.
     let mut reasons: Vec<&str> = Vec::new();
-    let mut by_reason: BTreeMap<&str, Vec<&LeftOutView>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<&str, Vec<&LeftOutFilesView>> = BTreeMap::new();
     for row in &view.left_out {
         let rows = by_reason.entry(row.reason.as_str()).or_default();
         if rows.is_empty() {
@@ -44,10 +44,10 @@ fn phrase(reason: &str) -> &str {
 }
 
 /// Extensions with how often each came, if not once; without extensions how many there are.
-fn kinds(rows: &[&LeftOutView]) -> String {
-    let (named, unnamed): (Vec<&LeftOutView>, Vec<&LeftOutView>) =
+fn kinds(rows: &[&LeftOutFilesView]) -> String {
+    let (named, unnamed): (Vec<&LeftOutFilesView>, Vec<&LeftOutFilesView>) =
         rows.iter().copied().partition(|row| row.extension.is_some());
-    let name = |row: &&LeftOutView| {
+    let name = |row: &&LeftOutFilesView| {
         let extension = row.extension.as_deref().unwrap_or_default();
         if row.files == 1 { extension.to_owned() } else { format!("{extension} ({})", row.files) }
     };

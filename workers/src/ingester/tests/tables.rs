@@ -1,5 +1,6 @@
 //! Tables of documents: their names, whose they are, and when they go.
 
+use riverrun_knowledge::sources::LeftOutFiles;
 use riverrun_stores::Warehouse;
 use riverrun_stores::warehouse::{QueryLimits, TableInfo};
 
@@ -69,7 +70,7 @@ impl Tabular {
             }
             let read = match parts {
                 [] => Err(Failure::new("no_text", "the query gives no rows")),
-                _ => Ok(Reading { origin: Origin::Query, documents, skipped: 0 }),
+                _ => Ok(Reading { origin: Origin::Query, documents, left_out: LeftOutFiles::default() }),
             };
             outputs.push(self.world.ingester.queried(&start, BASE, read, &delivery.envelope).await.unwrap());
         }
