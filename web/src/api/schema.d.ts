@@ -325,6 +325,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/collections/{name}/standing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What stands under a name: the collection, if there is one, and the newest removal of everything in it. For whoever fills it from
+         *     elsewhere, and must not take what was there before a removal for what is there now.
+         */
+        get: operations["standing"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/collections/{name}/tune": {
         parameters: {
             query?: never;
@@ -1838,7 +1858,7 @@ export interface paths {
         put?: never;
         /**
          * A chat of a model or of an agent, in the shape of OpenAI's API. `agent/<name>` is a run on the log: its answer is the content, its steps
-         *     are `reasoning_content`. Errors of `/v1` have OpenAI's shape.
+         *     are `reasoning_content`, as is what a model in the process thinks before it answers. Errors of `/v1` have OpenAI's shape.
          */
         post: operations["completions"];
         delete?: never;
@@ -2463,6 +2483,15 @@ export interface components {
             /** @description Chunks in the vector store. */
             vectors: number;
         };
+        /** @description What stands under the name of a collection, whether there is one of it or not. */
+        CollectionStanding: {
+            collection?: components["schemas"]["CollectionView"] | null;
+            /**
+             * @description The newest removal of everything in it; null when there was none. Whoever fills the collection and finds another one than the time
+             *     before fills another collection.
+             */
+            removed_by?: string | null;
+        };
         /** @description A collection that holds something. */
         CollectionView: {
             /**
@@ -2527,6 +2556,8 @@ export interface components {
         CompletionBody: {
             /** @description Not written; only null. */
             audio?: Record<string, never> | null;
+            /** @description `{"enable_thinking": true}` or `false`: the same. Not OpenAI's, for models in the process. */
+            chat_template_kwargs?: Record<string, never> | null;
             /**
              * Format: float
              * @description For each time that the answer has a token, -2 to 2; where the model's service has it.
@@ -2593,7 +2624,7 @@ export interface components {
              * @default null
              */
             presence_penalty: number | null;
-            /** @description Not passed on; only `none`. */
+            /** @description `none`: a model in the process answers without thoughts; `minimal` to `xhigh`: it thinks first where it can. Of others only `none`. */
             reasoning_effort?: Record<string, never> | null;
             /**
              * Format: float
@@ -2939,7 +2970,7 @@ export interface components {
         DocumentView: {
             /**
              * Format: int64
-             * @description How many chunks that version has.
+             * @description How many chunks of it a search finds: those of `indexed_version`, 0 while there is none.
              */
             chunks: number;
             /** @description Its collection. */
@@ -3022,12 +3053,20 @@ export interface components {
         };
         /** @description Texts to embed. */
         EmbeddingsBody: {
-            /** @description The length that the vectors should have; only the model's own. */
+            /**
+             * @description The length that the vectors should have. Sent to services whose API has it; models of this machine and of servers without the choice have
+             *     their own length alone, and a hosted service without it is not asked.
+             */
             dimensions?: number | null;
             /** @description `float` (the default) or `base64`. */
             encoding_format?: string | null;
             /** @description A text or several. */
             input: Record<string, never>;
+            /**
+             * @description What the texts are embedded for, which some models want to be told: `document` (the default; also `passage`, `search_document`), or
+             *     `query` (also `search_query`).
+             */
+            input_type?: string | null;
             /** @description An embedding model or `provider/model`; empty or `default` is the default one. */
             model?: string;
         };
@@ -3465,7 +3504,7 @@ export interface components {
             source: string;
             /** @description Chunking strategy: `recursive`, `markdown`, `late` or `raptor`; left out, it goes by the type of the source. */
             strategy?: string | null;
-            /** @description Warehouse table for a tabular source; of several files each gets its name behind it. */
+            /** @description Warehouse table for a tabular source or a query; of a folder, an archive or several files each with rows gets its name behind it. */
             table?: string | null;
             /** @description Forces the type of the source, such as `text`, `pdf` or `url`; left out, it is inferred. */
             type?: string | null;
@@ -3480,6 +3519,15 @@ export interface components {
             source: string;
             /** @description `ingest`, `embed` or `index`. */
             stage: string;
+        };
+        /** @description What people should know of a document although it could be read. */
+        IngestNoteView: {
+            /** @description The document. */
+            document_id: string;
+            /** @description What, such as how many of its pages are pictures without text; a few at most. */
+            notes: string[];
+            /** @description Where it came from. */
+            source: string;
         };
         /** @description Where a request is. */
         IngestView: {
@@ -3530,8 +3578,15 @@ export interface components {
             indexed: number;
             /** @description The request. */
             ingest_id: string;
+            /** @description What `skipped` is made of: counts by reason and extension, forty at most. Left out where nothing is. */
+            left_out?: components["schemas"]["LeftOutFilesView"][];
             /** @description Where the collection is. */
             namespace: string;
+            /**
+             * @description The first hundred documents that were taken in and of which people should know something, such as pages without text. Left out where
+             *     there is nothing to say.
+             */
+            notes?: components["schemas"]["IngestNoteView"][];
             /**
              * Format: int64
              * @description Documents that were handed in and are not split yet.
@@ -3868,7 +3923,7 @@ export interface components {
                  * @description How many runs.
                  */
                 runs: number;
-                /** @description Their tokens, and the cost of those whose price is known. */
+                /** @description Their tokens, and the cost of those whose price is known; the others are its `unpriced_tokens`. */
                 usage: components["schemas"]["UsageView"];
             }[];
         };
@@ -3970,6 +4025,22 @@ export interface components {
             lines: number;
             /** @description Its name. */
             name: string;
+        };
+        /** @description Files that were left out on purpose, for one reason. */
+        LeftOutFilesView: {
+            /** @description With its dot, where the reason has to do with it. */
+            extension?: string | null;
+            /**
+             * Format: int64
+             * @description How many.
+             */
+            files: number;
+            /**
+             * @description Stable, lower snake case: `no_reader` (nothing reads its extension), `archive` (an archive in a folder, which is not opened), `not_text`
+             *     (no extension, and no text), `hidden_or_ignored` (a folder counts as one), `link`, `excluded` (by a glob), `twice` (read under another
+             *     address), `beyond_limit`.
+             */
+            reason: string;
         };
         /** @description What of a conversation a model was not shown. */
         LeftOutView: {
@@ -4334,7 +4405,7 @@ export interface components {
             items: {
                 /**
                  * Format: int64
-                 * @description How many chunks that version has.
+                 * @description How many chunks of it a search finds: those of `indexed_version`, 0 while there is none.
                  */
                 chunks: number;
                 /** @description Its collection. */
@@ -5669,6 +5740,8 @@ export interface components {
             fetched_at: string;
             /** @description Media type of the format that the bytes were read as. */
             media_type?: string | null;
+            /** @description What people should know of it although it could be read, such as pages without text; a few at most. */
+            notes?: string[];
             /**
              * Format: int32
              * @description How many pages it has, where the format has pages.
@@ -6105,11 +6178,21 @@ export interface components {
              * @description How many runs.
              */
             runs: number;
-            /** @description Their tokens, and the cost of those whose price is known. */
+            /** @description Their tokens, and the cost of those whose price is known; the others are its `unpriced_tokens`. */
             usage: components["schemas"]["UsageView"];
         };
         /** @description Tokens of model calls. */
         UsageView: {
+            /**
+             * Format: int64
+             * @description Of `prompt_tokens`, those that the provider put into its cache, where it charges for that. Left out when there are none.
+             */
+            cache_write_tokens?: number;
+            /**
+             * Format: int64
+             * @description Of `prompt_tokens`, those that the provider had in its cache, where it tells. Left out when there are none.
+             */
+            cached_prompt_tokens?: number;
             /**
              * Format: int64
              * @description Tokens written.
@@ -6117,7 +6200,7 @@ export interface components {
             completion_tokens: number;
             /**
              * Format: double
-             * @description US dollars, when the price is known.
+             * @description US dollars, when the price is known; of a sum, those of the calls whose price is.
              */
             cost_usd?: number | null;
             /**
@@ -6130,6 +6213,11 @@ export interface components {
              * @description Both together.
              */
             total_tokens: number;
+            /**
+             * Format: int64
+             * @description Tokens of calls that a service charges for and whose price is not known: `cost_usd` is without them. Left out when there are none.
+             */
+            unpriced_tokens?: number;
         };
         /** @description What a memory comes from. */
         WhyView: {
@@ -7034,6 +7122,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    standing: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CollectionStanding"];
                 };
             };
             422: {
