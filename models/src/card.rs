@@ -122,6 +122,8 @@ fn ask(model: &str, text: String) -> ChatRequest {
         messages,
         temperature: Some(0.0),
         max_tokens: Some(96),
+        // What is measured is answers, and thoughts would leave no room for them.
+        thinking: Some(false),
         ..ChatRequest::default()
     }
 }
