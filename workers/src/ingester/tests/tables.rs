@@ -222,7 +222,8 @@ async fn given_a_query_whose_rows_are_gone_when_read_then_its_documents_and_tabl
     assert_eq!((scanned.documents, said.events.len()), (0, 1));
     let (taken, mut gone) = tabular.follow(&said).await;
     gone.sort();
-    assert_eq!((taken.len(), gone), (0, (1..=3).map(|number| format!("{BASE}/{number}")).collect()));
+    let sources: Vec<String> = (1..=3).map(|number| format!("{BASE}/{number}")).collect();
+    assert_eq!((taken.len(), gone), (0, sources));
     assert!(tabular.tables().await.is_empty());
     assert_eq!(tabular.queried(Some("prod"), &[]).await.failure().code, "no_text");
 }
