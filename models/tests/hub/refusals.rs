@@ -62,7 +62,7 @@ async fn given_a_store_that_refuses_when_a_model_is_pulled_then_no_token_is_aske
 #[tokio::test]
 async fn given_a_hub_that_refuses_when_a_model_is_pulled_or_used_then_the_token_and_the_terms_are_told() {
     for (status, code, token, message, fix) in [
-        (401, "GatedRepo", None, "no token was sent", "accept its terms on"),
+        (401_u16, "GatedRepo", None, "no token was sent", "accept its terms on"),
         (403, "GatedRepo", Some("hf_canary"), "the token was sent", "with the account of the token"),
         (401, "RepoNotFound", None, "RepoNotFound", "check the name"),
         (401, "", Some("hf_canary"), "the token was sent", "a valid token"),
@@ -73,9 +73,9 @@ async fn given_a_hub_that_refuses_when_a_model_is_pulled_or_used_then_the_token_
         for name in ["meta/gated", "meta/gated:m.gguf", "meta/gated:Q4_K_M"] {
             let dir = tempfile::tempdir().unwrap();
             let models = with_token(dir.path(), &server.uri(), token);
-            let request =
-                || ChatRequest { messages: vec![Message::user("x")], model: name.into(), ..ChatRequest::default() };
-            let used = models.chat(None, request(), &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
+            let messages = vec![Message::user("x")];
+            let request = ChatRequest { messages, model: name.into(), ..ChatRequest::default() };
+            let used = models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
             for error in [used, pull(&models, name).await.unwrap_err()] {
                 let hint = error.hint().unwrap();
                 assert_eq!(error.code(), "model_missing", "{error}");
