@@ -157,7 +157,7 @@ async fn given_a_hub_without_the_re_ranker_then_it_is_asked_once_and_every_error
     for _ in 0..3 {
         let reranker = models.reranker();
         assert!(
-            matches!(&reranker, Reranker::Missing { fix, .. } if fix.contains("riverrun models pull o/r")),
+            matches!(&reranker, Reranker::Missing { fix, .. } if fix.contains("check the name \"o/r\"")),
             "{reranker:?}"
         );
     }

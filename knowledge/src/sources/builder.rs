@@ -145,6 +145,9 @@ impl Builder {
         }
         self.text.truncate(self.text.trim_end().len());
         self.text.push('\n');
+        // Pages without text at the end begin where the text ends.
+        let end = self.text.len();
+        self.pages.iter_mut().for_each(|page| page.start = page.start.min(end));
         let Self { text, sections, pages, title, authors, notes, .. } = self;
         let author = (!authors.is_empty()).then(|| authors.join(", "));
         Ok(ExtractedText { title, sections, pages, author, notes, ..ExtractedText::plain(text) })

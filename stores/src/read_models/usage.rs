@@ -268,8 +268,10 @@ mod tests {
         let AgentEvent::RunFinished(mut ended) = finished(1) else { unreachable!() };
         ended.usage.unpriced_tokens = 45;
         let ended = of_run(ended.into(), run_id);
-        let events = [accepted.into(), of_run(claimed(1, "a"), run_id), ended];
-        apply(&sql, &records(events, Projected::Agent)).await.unwrap();
+        let mut events = records([accepted.into(), of_run(claimed(1, "a"), run_id), ended], Projected::Agent);
+        // The offsets of the other runs are taken.
+        events.iter_mut().for_each(|record| record.partition = 1);
+        apply(&sql, &events).await.unwrap();
         let events = [used("1", "chat", None, Some(0.5)), used("2", "memory", Some("s"), None)];
         apply(&sql, &records(events, Projected::Finetune)).await.unwrap();
         for (by, expected) in [
