@@ -1,3 +1,5 @@
+import signal
+
 import pytest
 
 import servers
@@ -15,6 +17,9 @@ def pytest_addoption(parser):
 
 
 def pytest_sessionstart(session):
+    # Under nohup every server of the tests would inherit that a hang-up is ignored. What a handler takes is not inherited.
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
     if not BINARY.exists():
         raise pytest.UsageError(f"{BINARY} is missing; run these by ./x interop, or set RIVERRUN_BIN")
     servers.wanted = session.config.getoption("--servers")

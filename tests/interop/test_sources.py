@@ -286,8 +286,8 @@ def test_a_crawl_keeps_to_robots_txt_and_a_page_named_alone_is_none(new_server):
         site.shutdown()
 
 
-def test_what_is_gone_from_a_source_goes_when_that_is_asked_for(server):
-    place = server.folder / "lists"
+def test_what_is_gone_from_a_source_goes_when_that_is_asked_for(server, collection):
+    place = server.folder / collection
     repository, folder, packed = place / "repository", place / "folder", place / "packed.zip"
     git = lambda *words: subprocess.run(["git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True)
     texts = {"kept.txt": "The dugong grazes on seagrass.", "gone.txt": "The manatee drifts in rivers."}
@@ -310,8 +310,9 @@ def test_what_is_gone_from_a_source_goes_when_that_is_asked_for(server):
         packed.write_bytes(archive({name: texts[name] for name in left} or {"a.bin": b"no document"}))
 
     sources = {"folder": [str(folder)], "archive": [str(packed)], "repository": [str(repository), "-t", "git"]}
-    ingest = lambda kind, *more: server.cli("--json", "ingest", *sources[kind], "-c", f"lists-{kind}", *more)
-    names = lambda kind: sorted(row["source"].replace("#", "/").rsplit("/", 1)[1] for row in server.get(f"/documents?collection=lists-{kind}").json["items"])
+    ingest = lambda kind, *more: server.cli("--json", "ingest", *sources[kind], "-c", f"{collection}-{kind}", *more)
+    # A collection whose last document is gone is none any more.
+    names = lambda kind: sorted(row["source"].replace("#", "/").rsplit("/", 1)[1] for row in server.get(f"/documents?collection={collection}-{kind}").json.get("items", []))
     for kind in sources:
         assert json.loads(ingest(kind).stdout)["indexed"] == 2 and names(kind) == ["gone.txt", "kept.txt"]
     shrink(["kept.txt"])
@@ -324,7 +325,7 @@ def test_what_is_gone_from_a_source_goes_when_that_is_asked_for(server):
         pruned = ingest(kind, "--prune")
         assert pruned.returncode == 0 and json.loads(pruned.stdout)["pruned"] == 1 and names(kind) == ["kept.txt"], pruned
     (server.folder / "lists-alone.txt").write_text("The quokka smiles.")
-    assert server.cli("ingest", str(server.folder / "lists-alone.txt"), "-c", "lists-folder").returncode == 0
+    assert server.cli("ingest", str(server.folder / "lists-alone.txt"), "-c", f"{collection}-folder").returncode == 0
 
     # Nothing is left: an error, unless that is what was asked for.
     shrink([])
@@ -334,7 +335,7 @@ def test_what_is_gone_from_a_source_goes_when_that_is_asked_for(server):
         emptied = ingest(kind, "--prune")
         assert emptied.returncode == 0 and json.loads(emptied.stdout)["pruned"] == 1, emptied
         assert names(kind) == (["lists-alone.txt"] if kind == "folder" else []), kind
-    alone = server.cli("ingest", str(server.folder / "lists-alone.txt"), "-c", "lists-folder", "--prune")
+    alone = server.cli("ingest", str(server.folder / "lists-alone.txt"), "-c", f"{collection}-folder", "--prune")
     assert alone.returncode == 2 and "--prune" in alone.stderr, alone
 
 
