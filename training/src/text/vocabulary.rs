@@ -51,6 +51,10 @@ impl GgufVocabulary {
         let vocab: Vocab = self.tokens.iter().enumerate().map(|(id, text)| (text.clone(), id as u32)).collect();
         let merge = |merge: &String| -> Result<(String, String), String> {
             let (left, right) = merge.split_once(' ').ok_or(format!("merge {merge:?} has no space"))?;
+            // The library looks for it too, after it has copied both into a buffer as long as the longest token.
+            if !vocab.contains_key(&format!("{left}{right}")) {
+                return Err(format!("merge {merge:?} makes no token"));
+            }
             Ok((left.to_owned(), right.to_owned()))
         };
         let merges: Merges = self.merges.iter().map(merge).collect::<Result<_, String>>()?;
@@ -84,6 +88,36 @@ impl GgufVocabulary {
             }
             "gpt-2" | "default" => Ok(ByteLevel::new(false, true, true).into()),
             other => Err(format!("its text is split in a way that is not known here: {other}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(tokens: &[&str], merges: &[&str]) -> GgufVocabulary {
+        let owned = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
+        GgufVocabulary {
+            tokens: owned(tokens),
+            merges: owned(merges),
+            controls: Vec::new(),
+            splitting: "gpt-2".to_owned(),
+            template: None,
+            bos: None,
+            eos: Some(0),
+            add_bos: false,
+        }
+    }
+
+    #[test]
+    fn given_merges_that_are_none_when_a_vocabulary_is_read_then_they_are_refused_by_name() {
+        assert!(of(&["a", "b", "ab"], &["a b"]).codec().is_ok());
+        for (merge, wrong) in
+            [("ab", "has no space"), ("a ab", "makes no token"), ("ab ab", "makes no token"), ("a c", "makes no token")]
+        {
+            let error = of(&["a", "b", "ab"], &[merge]).codec().err().expect(merge);
+            assert!(error.contains(merge) && error.contains(wrong), "{error}");
         }
     }
 }
