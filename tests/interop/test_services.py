@@ -137,7 +137,8 @@ def store(request):
     proxy.close()
 
 
-def test_a_store_that_goes_within_a_run_holds_up_no_run_and_is_told_with_its_fix(new_server, store, tmp_path, scale):
+@pytest.mark.parametrize("how", ["cut", "hold"])
+def test_a_store_that_goes_within_a_run_holds_up_no_run_and_is_told_with_its_fix(new_server, store, how, tmp_path, scale):
     settings, name, names, proxy = store
     server = new_server(RIVERRUN_INGEST_ROOTS=str(tmp_path), **settings).start()
 
@@ -147,8 +148,8 @@ def test_a_store_that_goes_within_a_run_holds_up_no_run_and_is_told_with_its_fix
 
     wait_for(lambda: row("up"), 30, "the store to answer")
     for number in range(scale):
-        run_id = server.start_run(f"[[steps=4 delay_ms=300 id=store-{name}-{number}]]")
-        proxy.cut()
+        run_id = server.start_run(f"[[steps=4 delay_ms=300 id=store-{name}-{how}-{number}]]")
+        getattr(proxy, how)()
         assert server.run_end(run_id, 120)["status"] == "succeeded"
         down = wait_for(lambda: row("down"), 60, "the row of a store that is away")
         assert names in down["fix"] and "s3cret" not in json.dumps(down), down
@@ -157,7 +158,7 @@ def test_a_store_that_goes_within_a_run_holds_up_no_run_and_is_told_with_its_fix
         wait_for(lambda: row("up"), 60, "the store to answer again")
         note = tmp_path / f"note-{number}.md"
         note.write_text(f"# Note {number}\n\nThe keel is orange.\n")
-        assert server.ingest(note, f"after-{name}")["status"] == "done"
+        assert server.ingest(note, f"after-{name}-{how}")["status"] == "done"
     server.settle(120)
 
 
