@@ -190,7 +190,7 @@ class Bench:
 
     def together(self):
         """Of the file as it is, and of the same weights in Q4_0: only of some formats does llama.cpp multiply several tokens in less time
-        than one after the other. Those of k-quants and Q4_0 are laid out anew for it, Q4_1 and Q5_0 are not."""
+        than one after the other. Rows of Q4_0 are laid out anew for it, those of Q4_1 and Q5_0 are not."""
         from requantized import requantize
 
         self.four(self.models, "", None)

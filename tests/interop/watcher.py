@@ -13,6 +13,8 @@ from test_attacks_wire import payload_at
 LITTLE_ROOM_BYTES, SHORT_SEGMENT_BYTES = 2_048, 536
 # About a message of a step.
 FRAME_BYTES = 512
+# An unasked pong with nothing in it. The server gives up whom it has not heard of for a minute.
+PONG, PONG_EVERY_S = bytes([0x8A, 0x80, 0, 0, 0, 0]), 15
 
 
 class Watcher:
@@ -61,6 +63,11 @@ class Watcher:
             with contextlib.suppress(TimeoutError):
                 self.take()
 
+    def tell(self):
+        """That it is there."""
+        with contextlib.suppress(OSError):  # closed, or no room: then it is heard of otherwise
+            self.socket.send(PONG)
+
     def vanish(self):
         """Goes at once and without a farewell: what the server gets is RST."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -86,7 +93,7 @@ def read_until_closed(quick, slow, within_s, each_second):
     with selectors.DefaultSelector() as ready:
         for one in quick:
             ready.register(one.socket, selectors.EVENT_READ, one)
-        began = second = time.monotonic()
+        began = second = told = time.monotonic()
         while ready.get_map():
             for key, _ in ready.select(0.2):
                 socket_ = key.fileobj
@@ -98,5 +105,9 @@ def read_until_closed(quick, slow, within_s, each_second):
                 for one in slow:
                     if not one.ended:
                         one.take(FRAME_BYTES)
+                if second - told >= PONG_EVERY_S:
+                    told = second
+                    for one in [*quick, *slow]:
+                        one.tell()
                 each_second()
                 assert second - began < within_s, f"{len(ready.get_map())} watchers are not closed after {within_s} s"
