@@ -116,7 +116,7 @@ mod tests {
         for (merge, wrong) in
             [("ab", "has no space"), ("a ab", "makes no token"), ("ab ab", "makes no token"), ("a c", "makes no token")]
         {
-            let error = of(&["a", "b", "ab"], &[merge]).codec().err().expect(merge);
+            let Err(error) = of(&["a", "b", "ab"], &[merge]).codec() else { panic!("{merge:?} was taken") };
             assert!(error.contains(merge) && error.contains(wrong), "{error}");
         }
     }
