@@ -137,6 +137,17 @@ pub fn listed_name(name: &str) -> Option<String> {
     ModelName::parse(name).ok().map(|name| name.folder())
 }
 
+/// The other way round: the name that a model is asked for by which lies in this folder. Those of the hub have a slash, and a colon before
+/// a file.
+pub(crate) fn asked_as(folder: &str) -> String {
+    let mut parts = folder.splitn(3, "--");
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(owner), Some(repo), None) => format!("{owner}/{repo}"),
+        (Some(owner), Some(repo), Some(file)) => format!("{owner}/{repo}:{}", file.replace("--", "/")),
+        _ => folder.to_owned(),
+    }
+}
+
 /// What is asked for of a repository, as one file would be called: `m.gguf` also for `m-00002-of-00003.gguf` and for `m`; the name of a
 /// quantization stays one.
 fn whole(file: &str) -> String {
@@ -208,6 +219,7 @@ mod tests {
             ("o--r--sub--m.gguf", "o--r--sub--m.gguf"),
         ] {
             assert_eq!(listed_name(name).as_deref(), Some(folder), "{name}");
+            assert_eq!(listed_name(&asked_as(folder)).as_deref(), Some(folder), "{name}");
         }
         for bad in [
             "",

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::{CatalogEntry, ModelName, catalog, find, listed_name};
+use crate::catalog::{CatalogEntry, ModelName, asked_as, catalog, find, listed_name};
 use crate::error::ModelError;
 use crate::hub::{Hub, lock, partial_of};
 use crate::progress::PullProgress;
@@ -407,16 +407,6 @@ fn meant(name: &str, folder: PathBuf) -> (String, PathBuf) {
 /// The folder that a model of this name lies in.
 fn folder_of(name: &str) -> String {
     listed_name(name).unwrap_or_else(|| name.to_owned())
-}
-
-/// The name that a model is fetched by whose folder has this one: those of the hub have a slash, and a colon before a file.
-fn asked_as(folder: &str) -> String {
-    let mut parts = folder.splitn(3, "--");
-    match (parts.next(), parts.next(), parts.next()) {
-        (Some(owner), Some(repo), None) => format!("{owner}/{repo}"),
-        (Some(owner), Some(repo), Some(file)) => format!("{owner}/{repo}:{}", file.replace("--", "/")),
-        _ => folder.to_owned(),
-    }
 }
 
 fn cannot_remove(folder: &Path, error: &io::Error) -> ModelError {
