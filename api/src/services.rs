@@ -171,19 +171,20 @@ async fn broker(state: &AppState) -> ServiceView {
     let kind = if hosted { "embedded" } else { "kafka" };
     let since = Instant::now();
     let fix = if hosted { "restart riverrun" } else { "start the broker, or check RIVERRUN_KAFKA_BROKERS" };
-    let trouble = parts.embedded_broker.as_ref().and_then(FiguresHandle::storage_trouble);
-    let row = match (tokio::time::timeout(PATIENCE, parts.admin.topics()).await, trouble) {
+    let row = match parts.embedded_broker.as_ref().and_then(FiguresHandle::storage_trouble) {
         // One that can't write answers all the same.
-        (_, Some(trouble)) => ServiceView::down("broker", kind, true, trouble.to_string(), trouble.fix),
-        (Ok(Ok(topics)), None) => {
-            let figures = parts.embedded_broker.as_ref().and_then(FiguresHandle::read);
-            let line = figures.map(|figures| broker_figures::line(&figures.topics));
-            ServiceView::up("broker", kind, true, line.unwrap_or_else(|| counted(topics.len(), "topic")))
-        }
-        (Ok(Err(error)), None) => ServiceView::down("broker", kind, true, error.to_string(), fix),
-        (Err(_), None) => {
-            ServiceView::down("broker", kind, true, format!("no answer within {} s", PATIENCE.as_secs()), fix)
-        }
+        Some(trouble) => ServiceView::down("broker", kind, true, trouble.to_string(), trouble.fix),
+        None => match tokio::time::timeout(PATIENCE, parts.admin.topics()).await {
+            Ok(Ok(topics)) => {
+                let figures = parts.embedded_broker.as_ref().and_then(FiguresHandle::read);
+                let line = figures.map(|figures| broker_figures::line(&figures.topics));
+                ServiceView::up("broker", kind, true, line.unwrap_or_else(|| counted(topics.len(), "topic")))
+            }
+            Ok(Err(error)) => ServiceView::down("broker", kind, true, error.to_string(), fix),
+            Err(_) => {
+                ServiceView::down("broker", kind, true, format!("no answer within {} s", PATIENCE.as_secs()), fix)
+            }
+        },
     };
     // Kafka's protocol has no question for the version of a broker.
     let row = if hosted { row.built_in() } else { row };
