@@ -37,6 +37,8 @@ const FIRST_MESSAGE: Duration = Duration::from_secs(30);
 /// What is read at once. Clients say little; of the library's own 128 KiB each socket would keep all, and fill it with zeros each time it
 /// is looked at. A longer message takes more for as long as it comes.
 const READ_BUFFER_BYTES: usize = 1024;
+/// What waits to be written together, at most. Each socket of a client that reads too slowly keeps as much.
+const WRITE_BUFFER_BYTES: usize = 8 * 1024;
 
 pub(crate) fn router() -> Router<AppState> {
     Router::new()
@@ -59,7 +61,7 @@ fn upgrade(given: Upgrade) -> Result<WebSocketUpgrade, ApiError> {
             .hint("open this path with a WebSocket client, version 13")
     })?;
     let upgrade = upgrade.protocols([WS_PROTOCOL]); // for clients that put their token beside it
-    let upgrade = upgrade.read_buffer_size(READ_BUFFER_BYTES);
+    let upgrade = upgrade.read_buffer_size(READ_BUFFER_BYTES).write_buffer_size(WRITE_BUFFER_BYTES);
     Ok(upgrade.max_message_size(MAX_WS_MESSAGE_BYTES).max_frame_size(MAX_WS_MESSAGE_BYTES))
 }
 

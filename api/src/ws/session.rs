@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::ws::{CloseFrame, Message};
 use futures::{Sink, SinkExt, Stream, StreamExt};
 use tokio::time::Instant;
+use tokio::time::error::Elapsed;
 
 use crate::error::ApiError;
 
@@ -13,7 +14,7 @@ use crate::error::ApiError;
 const PING: Duration = Duration::from_secs(20);
 /// How long it may be silent, pongs included.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How long one message may take to be sent; behind it, the client is too slow.
+/// How long what is there may take to be written; behind it, the client is too slow.
 const SEND: Duration = Duration::from_secs(10);
 /// How long a closing handshake may take.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -144,6 +145,7 @@ where
     let mut ping = tokio::time::interval_at(Instant::now() + PING, PING);
     ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut heard = Instant::now();
+    let mut unsent = false;
     loop {
         tokio::select! {
             biased;
@@ -158,24 +160,53 @@ where
                     Err(error) => return Some(Closing::of_socket(&error)),
                 }
             }
-            said = messages.next() => match said {
-                None => return Some(Closing::Done),
-                Some(Say::Close(closing)) => return Some(closing),
-                Some(Say::Text(text)) => send(socket, Message::Text(text.into())).await?,
-            },
+            said = messages.next() => {
+                let closing = match said {
+                    Some(Say::Text(text)) => {
+                        hand_over(socket, Message::Text(text.into())).await?;
+                        unsent = true;
+                        continue;
+                    }
+                    Some(Say::Close(closing)) => closing,
+                    None => Closing::Done,
+                };
+                flush(socket).await?;
+                return Some(closing);
+            }
+            // For the moment that is all: what came together goes in one write.
+            () = std::future::ready(()), if unsent => {
+                flush(socket).await?;
+                unsent = false;
+            }
             _ = ping.tick() => {
                 if heard.elapsed() > SILENCE {
                     return None;
                 }
-                send(socket, Message::Ping(Default::default())).await?;
+                hand_over(socket, Message::Ping(Default::default())).await?;
+                unsent = true;
             }
         }
     }
 }
 
-/// `None` when the client is gone or too slow to be told so.
-async fn send<S: Sink<Message> + Unpin>(socket: &mut S, message: Message) -> Option<()> {
-    match tokio::time::timeout(SEND, socket.send(message)).await {
+/// Puts a message behind those that wait to be written. `None` as for [`unless_slow`].
+async fn hand_over<S: Sink<Message> + Unpin>(socket: &mut S, message: Message) -> Option<()> {
+    let handed_over = tokio::time::timeout(SEND, socket.feed(message)).await;
+    unless_slow(socket, handed_over).await
+}
+
+/// Writes what waits. `None` as for [`unless_slow`].
+async fn flush<S: Sink<Message> + Unpin>(socket: &mut S) -> Option<()> {
+    let flushed = tokio::time::timeout(SEND, socket.flush()).await;
+    unless_slow(socket, flushed).await
+}
+
+/// `None` when the client is gone, or so slow that it is told to come back, as far as there is room for that.
+async fn unless_slow<S: Sink<Message> + Unpin>(
+    socket: &mut S,
+    done: Result<Result<(), S::Error>, Elapsed>,
+) -> Option<()> {
+    match done {
         Ok(Ok(())) => Some(()),
         Ok(Err(_)) => None,
         Err(_) => {
@@ -204,7 +235,64 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use futures::stream;
+
     use super::*;
+
+    /// Nobody says anything on it; how many messages each write has.
+    #[derive(Default)]
+    struct Writes {
+        waiting: usize,
+        written: Vec<usize>,
+    }
+
+    impl Stream for Writes {
+        type Item = Result<Message, axum::Error>;
+
+        fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            Poll::Pending
+        }
+    }
+
+    impl Sink<Message> for Writes {
+        type Error = axum::Error;
+
+        fn poll_ready(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn start_send(mut self: Pin<&mut Self>, _: Message) -> Result<(), Self::Error> {
+            self.waiting += 1;
+            Ok(())
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            let waiting = std::mem::take(&mut self.waiting);
+            self.written.extend(Some(waiting).filter(|waiting| *waiting > 0));
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn given_messages_that_are_there_together_when_they_are_said_then_one_write_has_them_and_a_late_one_has_its_own()
+     {
+        let text = || Say::Text("x".to_owned());
+        let late = stream::once(async move {
+            tokio::task::yield_now().await;
+            text()
+        });
+        let messages = stream::iter([text(), text(), text()]).chain(late).chain(stream::iter([text()]));
+        let mut socket = Writes::default();
+        assert!(matches!(speak(&mut socket, messages).await, Some(Closing::Done)));
+        assert_eq!(socket.written, [3, 2]);
+    }
 
     #[test]
     fn given_long_reasons_when_a_frame_is_made_then_it_fits_and_cuts_no_character() {
