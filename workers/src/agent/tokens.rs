@@ -1,42 +1,74 @@
 //! Sends text to `riverrun.tokens` while a model writes it: a few records a second. A reply waits a moment for its
 //! last words, so that watchers see them before the step; nothing else waits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use riverrun_log::{LogError, Outgoing, Producer};
 use riverrun_schemas::RunId;
 use riverrun_schemas::tokens::{Attempt, TokenDelta, TokenEvent};
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Text is gathered for so long, so that a fast model does not make a record a token.
 const GATHER: Duration = Duration::from_millis(40);
-/// Pieces that may wait; beyond it they are dropped, since the whole text comes with its step anyway.
-const MAX_WAITING: usize = 4_096;
+/// Text that may wait, in bytes: what no model writes within [`GATHER`]. What comes beyond it is dropped, since the whole text comes with
+/// its step anyway, and a model that writes without end must not fill the memory on its way to the log.
+const MAX_WAITING_BYTES: usize = 64 << 10;
 
 /// How long a reply waits for its last words to be on the log.
 const FLUSH: Duration = Duration::from_millis(250);
 
 pub(super) struct TokenStream {
-    pieces: mpsc::Sender<String>,
-    /// Cancelled when no more words come: nothing is gathered any longer.
-    last: CancellationToken,
+    waiting: Arc<Waiting>,
+    /// Dropped when no more words come: nothing is gathered any longer.
+    last: DropGuard,
     sending: JoinHandle<()>,
+}
+
+/// What was written and is not sent yet.
+#[derive(Default)]
+struct Waiting {
+    text: Mutex<String>,
+    more: Notify,
+}
+
+impl Waiting {
+    fn push(&self, piece: &str) {
+        let mut text = self.text.lock();
+        if text.len() + piece.len() <= MAX_WAITING_BYTES {
+            text.push_str(piece);
+            self.more.notify_one();
+        }
+    }
+
+    fn take(&self) -> String {
+        std::mem::take(&mut self.text.lock())
+    }
 }
 
 impl TokenStream {
     pub(super) fn start(producer: Producer, run_id: RunId, seq: i64, attempt: Attempt) -> Self {
-        let (pieces, mut waiting) = mpsc::channel::<String>(MAX_WAITING);
-        let last = CancellationToken::new();
-        let ended = last.clone();
+        let (waiting, last) = (Arc::new(Waiting::default()), CancellationToken::new());
+        let (written, ended) = (waiting.clone(), last.clone());
         let sending = tokio::spawn(async move {
-            let mut gathered = Vec::new();
-            while waiting.recv_many(&mut gathered, MAX_WAITING).await > 0 {
-                let piece = TokenDelta { run_id, seq, text: gathered.concat() };
-                gathered.clear();
-                if let Err(error) = send(&producer, piece, attempt).await {
+            loop {
+                tokio::select! {
+                    () = written.more.notified() => {}
+                    () = ended.cancelled() => {}
+                }
+                // Asked before the text is taken: what was written before the end is then sent.
+                let all_written = ended.is_cancelled();
+                let text = written.take();
+                if !text.is_empty()
+                    && let Err(error) = send(&producer, TokenDelta { run_id, seq, text }, attempt).await
+                {
                     tracing::debug!(run_id = %run_id, error = %error, "tokens not sent");
+                }
+                if all_written {
+                    return;
                 }
                 tokio::select! {
                     () = tokio::time::sleep(GATHER) => {}
@@ -44,20 +76,18 @@ impl TokenStream {
                 }
             }
         });
-        Self { pieces, last, sending }
+        Self { waiting, last: last.drop_guard(), sending }
     }
 
     pub(super) fn push(&self, text: &str) {
-        // A full queue means the log is slower than the model: the step will bring the text.
-        let _ = self.pieces.try_send(text.to_owned());
+        self.waiting.push(text);
     }
 
     /// Waits until the last words are on the log, so that they lie there before the step that holds them all. A log that
     /// takes longer than a moment is not waited for.
     pub(super) async fn finish(self) {
-        let Self { pieces, last, sending } = self;
-        drop(pieces);
-        last.cancel();
+        let Self { last, sending, .. } = self;
+        drop(last);
         if tokio::time::timeout(FLUSH, sending).await.is_err() {
             tracing::debug!("the last tokens come behind their step");
         }
@@ -68,4 +98,20 @@ async fn send(producer: &Producer, piece: TokenDelta, attempt: Attempt) -> Resul
     let mut record = Outgoing::event(&TokenEvent::from(piece), super::COMPONENT, None)?;
     record.headers.push((Attempt::HEADER.to_owned(), attempt.to_string().into_bytes()));
     producer.send_one(record).await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_more_text_than_may_wait_when_it_is_written_then_what_fits_waits_and_there_is_room_again_once_it_was_taken()
+    {
+        let waiting = Waiting::default();
+        let piece = "é".repeat(8 << 10); // 16 KiB
+        (0..100).for_each(|_| waiting.push(&piece));
+        assert_eq!(waiting.take(), piece.repeat(4));
+        waiting.push("again");
+        assert_eq!((waiting.take().as_str(), waiting.take().as_str()), ("again", ""));
+    }
 }

@@ -39,7 +39,7 @@ struct Report {
 
 pub(super) async fn run(args: RunArgs, output: Output) -> Result<(), CliError> {
     let script = Script { calls: args.calls, ledger_every: 2, delay: PACE, mood: Mood::Good };
-    let model = script::start(script.clone()).await?;
+    let model = script::start(script.clone()).await?.address;
     let mut kills = Vec::new();
     for event in args.event.map_or(1..=usize::MAX, |event| event..=event) {
         let Some(killed) = kill_at(event, &script, &model).await? else { break };

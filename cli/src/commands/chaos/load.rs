@@ -15,7 +15,7 @@ use super::boundaries::{Folder, free_port, request};
 use super::commands::Commands;
 use super::observer::{Observer, Tally};
 use super::process::Process;
-use super::script::{self, Script};
+use super::script::{self, Model, Mood, Script};
 use super::{Fault, LoadArgs, harness};
 use crate::error::{CliError, Exit};
 use crate::output::{Output, tell};
@@ -39,7 +39,7 @@ struct Report {
     steps_per_run: i64,
     seed: u64,
     broken_processes: usize,
-    /// MiB of the largest worker before the first run, and at most, of those that are there at the end.
+    /// MiB of the largest worker before the first run, or before the model turned bad, and at most, of those that are there at the end.
     worker_mib_at_start: Option<u64>,
     worker_mib_at_most: Option<u64>,
     seconds: f64,
@@ -65,11 +65,15 @@ pub(super) async fn run(args: LoadArgs, output: Output) -> Result<(), CliError> 
     };
     let mut fleet = Fleet::start(&data, &script, &args).await?;
     let mut observer = Observer::new(&fleet.brokers(), data.join("ledger")).await?;
+    let (mut started, mut broken) = (Vec::new(), 0);
+    if script.mood != Mood::Good {
+        // What as many runs take of a worker while the model is good is not what its mood takes.
+        broken += work(&args, &mut fleet, &mut observer, &mut started, script.calls).await?;
+        fleet.model.turn();
+    }
     let worker_mib_at_start = fleet.worker_mib("VmRSS");
     let began = Instant::now();
-    let started: Vec<RunId> = (0..args.runs).map(|_| RunId::new()).collect();
-    let starting = start_runs(fleet.brokers(), &started, script.calls, args.over);
-    let broken = watch(&args, &mut fleet, &mut observer, starting, began).await?;
+    broken += work(&args, &mut fleet, &mut observer, &mut started, script.calls).await?;
     let seconds = began.elapsed().as_secs_f64();
     let worker_mib_at_most = fleet.worker_mib("VmHWM");
     fleet.stop().await?;
@@ -82,7 +86,7 @@ pub(super) async fn run(args: LoadArgs, output: Output) -> Result<(), CliError> 
         worker_mib_at_start,
         worker_mib_at_most,
         seconds,
-        runs_per_second: started.len() as f64 / seconds.max(0.001),
+        runs_per_second: args.runs as f64 / seconds.max(0.001),
         faults,
         tally,
     };
@@ -146,16 +150,20 @@ fn due(runs: usize, elapsed: Duration, over: Duration) -> usize {
     (elapsed.as_secs_f64() / over.as_secs_f64() * runs as f64) as usize
 }
 
-/// Breaks processes from the first command until every run has ended; gives how many were broken.
-async fn watch(
+/// Starts the runs, and breaks processes from the first command until all that were ever started have ended; gives how many were broken.
+async fn work(
     args: &LoadArgs,
     fleet: &mut Fleet,
     observer: &mut Observer,
-    starting: impl Future<Output = Result<(), CliError>>,
-    began: Instant,
+    started: &mut Vec<RunId>,
+    calls: u32,
 ) -> Result<usize, CliError> {
     let broken = AtomicUsize::new(0);
-    let runs = async { tokio::try_join!(starting, observe(args, observer, began, &broken)).map(drop) };
+    let earlier = started.len();
+    started.extend((0..args.runs).map(|_| RunId::new()));
+    let starting = start_runs(fleet.brokers(), &started[earlier..], calls, args.over);
+    let ending = observe(args.patience, observer, started.len(), &broken);
+    let runs = async { tokio::try_join!(starting, ending).map(drop) };
     tokio::select! {
         result = break_on(args, fleet, &broken) => result?,
         result = runs => result?,
@@ -182,21 +190,23 @@ async fn break_on(args: &LoadArgs, fleet: &mut Fleet, broken: &AtomicUsize) -> R
     }
 }
 
+/// Until so many runs have ended, or patience has.
 async fn observe(
-    args: &LoadArgs,
+    patience: Duration,
     observer: &mut Observer,
-    began: Instant,
+    runs: usize,
     broken: &AtomicUsize,
 ) -> Result<(), CliError> {
-    let mut told = Instant::now();
-    while observer.ended() < args.runs && began.elapsed() < args.patience {
+    let began = Instant::now();
+    let mut told = began;
+    while observer.ended() < runs && began.elapsed() < patience {
         observer.next().await?;
         if told.elapsed() > PROGRESS {
             told = Instant::now();
             tell(&format!(
                 "{} of {} ended, {} broken",
                 observer.ended(),
-                counted(args.runs, "run"),
+                counted(runs, "run"),
                 counted(broken.load(Ordering::Relaxed), "process")
             ));
         }
@@ -207,7 +217,7 @@ async fn observe(
 /// The broker and the workers.
 struct Fleet {
     data: PathBuf,
-    model: String,
+    model: Model,
     port: u16,
     broker: Process,
     workers: Vec<(String, Process)>,
@@ -257,7 +267,8 @@ impl Fleet {
 
     async fn start_worker(&self, name: &str) -> Result<Process, CliError> {
         let brokers = self.brokers();
-        let arguments = ["--brokers", &brokers, "--worker", name, "--model", &self.model, "--ledger-ms", &self.tool_ms];
+        let arguments =
+            ["--brokers", &brokers, "--worker", name, "--model", &self.model.address, "--ledger-ms", &self.tool_ms];
         let mut arguments: Vec<String> = arguments.map(str::to_owned).into();
         match self.fault {
             // Members come and go: none has a name that the group would keep for it.

@@ -73,7 +73,7 @@ pub struct LoadArgs {
     /// How long a frozen process stands still
     #[arg(long, default_value = "5s", value_parser = duration, value_name = "TIME")]
     freeze_for: Duration,
-    /// What the model does to one of ten calls
+    /// What the model does to one of ten calls. As many runs with a good model go before, so that the memory of the workers shows what it takes
     #[arg(long, value_enum, default_value_t = script::Mood::Good)]
     model: script::Mood,
     /// Milliseconds that the tool takes before and after its effect

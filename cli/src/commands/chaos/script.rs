@@ -2,7 +2,7 @@
 //! nothing: what comes next follows from the observations in the conversation.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -77,25 +77,42 @@ impl Script {
     }
 }
 
+/// The model, which is good until it is told otherwise. It ends with the process.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) address: String,
+    server: Arc<Server>,
+}
+
+impl Model {
+    /// From now on its mood is that of its script.
+    pub(super) fn turn(&self) {
+        self.server.turned.store(true, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
 struct Server {
     script: Script,
     asked: AtomicUsize,
+    turned: AtomicBool,
 }
 
-/// Starts the model; gives its address. It ends with the process.
-pub(super) async fn start(script: Script) -> Result<String, CliError> {
+/// Starts the model.
+pub(super) async fn start(script: Script) -> Result<Model, CliError> {
     let listener =
         tokio::net::TcpListener::bind("127.0.0.1:0").await.map_err(|error| harness("the scripted model", error))?;
     let address = listener.local_addr().map_err(|error| harness("the scripted model", error))?;
-    let server = Arc::new(Server { script, asked: AtomicUsize::new(0) });
-    let router = Router::new().route("/api/chat", post(chat)).with_state(server);
+    let server = Arc::new(Server { script, asked: AtomicUsize::new(0), turned: AtomicBool::new(false) });
+    let router = Router::new().route("/api/chat", post(chat)).with_state(server.clone());
     tokio::spawn(async move { axum::serve(listener, router).await });
-    Ok(format!("http://{address}"))
+    Ok(Model { address: format!("http://{address}"), server })
 }
 
 async fn chat(State(server): State<Arc<Server>>, Json(request): Json<Value>) -> Response {
     let asked = server.asked.fetch_add(1, Ordering::Relaxed);
-    let mood = if asked % 10 == 9 { server.script.mood } else { Mood::Good };
+    let turned = server.turned.load(Ordering::Relaxed);
+    let mood = if turned && asked % 10 == 9 { server.script.mood } else { Mood::Good };
     let piece = |text: &str| json!({ "message": { "role": "assistant", "content": text }, "done": false });
     match mood {
         Mood::Good => {
