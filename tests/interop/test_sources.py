@@ -80,6 +80,10 @@ GOOD = {
     "main.rs": (b"fn pangolin() -> u32 { 7 }\n", "pangolin"),
     "deck.pptx": (deck(), "bilbies counted at dusk"),
     "book.epub": (BOOK, "okapi forest"),
+    "study.ipynb": (json.dumps({"nbformat": 4, "metadata": {}, "cells": [
+        {"cell_type": "markdown", "source": ["# Numbats\n", "eat termites"]},
+        {"cell_type": "code", "source": "count()", "outputs": [{"output_type": "stream", "text": ["numbats counted: 31\n"]}]},
+    ]}).encode(), "numbats counted"),
     "birds.tsv": (b"Bird\tWing\nKakapo\tshort\n", "kakapo wing"),
     "marked.csv": ('\ufeff"Fish; name","Depth, m"\r\n"Blobfish",900\n"Lumpsucker",20\r\n'.encode(), "blobfish depth"),
     "latin.txt": ("Das G\u00fcrteltier gr\u00e4bt.\rEs schl\u00e4ft.\r\nEs rollt sich ein.\n".encode("cp1252"), "G\u00fcrteltier gr\u00e4bt"),

@@ -102,7 +102,7 @@ fn read(name: &str, bytes: &[u8]) -> Result<String, SourceError> {
     Ok(text)
 }
 
-fn parse(name: &str, bytes: &[u8]) -> Result<Value, SourceError> {
+pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Value, SourceError> {
     let text = read(name, bytes)?;
     serde_json::from_str(&json_digits::kept(&text)).map_err(|error| SourceError::malformed(name, "JSON", error))
 }

@@ -29,6 +29,7 @@ mod json;
 mod json_digits;
 mod left_out;
 mod markdown;
+mod notebook;
 mod open;
 mod parquet;
 mod pdf;
@@ -138,6 +139,7 @@ static SOURCES: &[&dyn Source] = &[
     &parquet::Parquet,
     &epub::Epub,
     &email::Email,
+    &notebook::Notebook,
     &code::Code,
 ];
 

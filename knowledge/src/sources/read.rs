@@ -239,7 +239,7 @@ mod tests {
             ("a.md", b"# A"),
             ("b.rtf", b"x"),
             ("sub/c.RTF", b"x"),
-            ("d.ipynb", b"{}"),
+            ("d.doc", b"{}"),
             ("e.zip", b"x"),
             ("f.txt", b"left out by a glob"),
         ]);
@@ -251,7 +251,7 @@ mod tests {
         let counts: Vec<_> =
             listing.left_out.iter().map(|(reason, extension, files)| (reason.code(), extension, files)).collect();
         let expected = [
-            ("no_reader", Some(".ipynb"), 1),
+            ("no_reader", Some(".doc"), 1),
             ("no_reader", Some(".rtf"), 2),
             ("archive", Some(".zip"), 1),
             ("excluded", None, 1),

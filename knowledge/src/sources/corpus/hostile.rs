@@ -36,6 +36,10 @@ pub(super) fn corpus() -> Vec<(&'static str, Vec<u8>)> {
         ("parquet", include_bytes!("data/rows.parquet").to_vec()),
         ("epub", build::epub()),
         ("eml", build::EMAIL.as_bytes().to_vec()),
+        (
+            "notebook",
+            br##"{"nbformat":4,"metadata":{},"cells":[{"cell_type":"markdown","source":["# A\n","b"]},{"cell_type":"code","source":"c","outputs":[{"output_type":"stream","text":"d"}]}]}"##.to_vec(),
+        ),
         ("code", b"fn main() {\n    println!(\"x\");\n}\n".to_vec()),
     ]
 }
@@ -76,7 +80,7 @@ fn given_documents_that_are_cut_off_anywhere_when_read_then_none_makes_a_reader_
 }
 
 /// Formats that say where they end, or can't be read without their end.
-const BOUNDED: [&str; 8] = ["pdf", "docx", "pptx", "xlsx", "ods", "epub", "json", "parquet"];
+const BOUNDED: [&str; 9] = ["pdf", "docx", "pptx", "xlsx", "ods", "epub", "json", "parquet", "notebook"];
 
 #[test]
 fn given_documents_whose_end_is_missing_when_read_then_they_are_refused_and_never_read_in_part() {
