@@ -35,6 +35,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (211, "tunings", include_str!("../migrations/0211_tunings.sql")),
     (215, "unpriced tokens", include_str!("../migrations/0215_unpriced_tokens.sql")),
     (216, "ingest notes", include_str!("../migrations/0216_ingest_notes.sql")),
+    (217, "removals by collection", include_str!("../migrations/0217_removals_by_collection.sql")),
 ];
 
 const READERS: u32 = 4;

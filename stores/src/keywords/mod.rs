@@ -14,6 +14,7 @@ pub mod qdrant_index;
 pub mod tantivy_index;
 pub mod unspaced;
 
+mod forms;
 mod tokens;
 mod words;
 

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use tantivy::tokenizer::{
-    AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, Stemmer, StopWordFilter, TextAnalyzer,
+    AsciiFoldingFilter, Language, LowerCaser, RawTokenizer, RemoveLongFilter, Stemmer, StopWordFilter, TextAnalyzer,
 };
 
+use super::forms::Forms;
 use super::tokens::Words;
 
 /// Name of the analyzer in the index; another way of cutting text needs another name. An index of another name is made again from
@@ -47,13 +48,14 @@ pub(super) fn analyzer() -> TextAnalyzer {
 }
 
 fn without(tokenizer: Words, words: &str) -> TextAnalyzer {
-    TextAnalyzer::builder(tokenizer)
+    let filters = TextAnalyzer::builder(RawTokenizer::default())
         .filter(RemoveLongFilter::limit(MAX_WORD_BYTES))
         .filter(LowerCaser)
         .filter(AsciiFoldingFilter)
         .filter(StopWordFilter::remove(words.split_whitespace().map(str::to_owned)))
         .filter(Stemmer::new(Language::English))
-        .build()
+        .build();
+    TextAnalyzer::from(Forms::new(tokenizer, filters))
 }
 
 /// The different words of a query, in order; of one that has others too, without [`STOP_WORDS`]. Never parsed: no text has
