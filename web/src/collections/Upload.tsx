@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 import { describe, type IngestAccepted, type IngestView, send } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import { Alert, Button, Field, FileInput, Input, Panel, Refused, Status } from "@/ui";
+import { leftOutWords } from "./leftOut";
 
 /** Longer than this no upload takes. */
 const SENDS_MS = 10 * 60_000;
@@ -90,13 +91,20 @@ function Progress({ id, onDone }: { id: string; onDone: () => void }) {
 	if (!last) return <Refused error={error} />;
 	const total = last.documents ?? last.queued;
 	const done = last.indexed + last.unchanged + last.failed;
+	const leftOut = leftOutWords(last);
 	return (
 		<div className="space-y-1" aria-live="polite">
 			<progress className="w-full" max={total || 1} value={done} aria-label="documents done" />
 			<p className="text-xs">
 				<Status of={last.status} /> {done} of {total}: {last.indexed} indexed, {last.unchanged} unchanged, {last.failed}{" "}
 				failed
+				{leftOut && ` · ${leftOut}`}
 			</p>
+			{last.notes?.map((noted) => (
+				<p key={noted.document_id} className="text-soft text-xs">
+					{noted.source}: {noted.notes.join("; ")}
+				</p>
+			))}
 			{last.failures.map((failure) => (
 				<p key={failure.document_id} className="text-bad text-xs">
 					{failure.source}: {failure.error.message}

@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 import { usePolled } from "@/api/polling";
 import type { components } from "@/api/schema";
 import { count } from "@/ui/words";
+import { Cost } from "./Cost";
 
 const GOING_MS = 3_000;
 const ENDED_MS = 600_000;
@@ -19,7 +20,7 @@ export function ChainTotal({ link }: { link: components["schemas"]["ChainLinkVie
 	return (
 		<p className="text-soft text-xs tabular-nums">
 			row of {runs}: {count(usage.total_tokens, "token")}
-			{usage.cost_usd != null && ` · $${usage.cost_usd.toFixed(4)}`}
+			<Cost usage={usage} />
 		</p>
 	);
 }

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "react";
 import { count, lasted } from "@/ui/words";
+import { Cost } from "./Cost";
 import { hasEnded, type LiveRun, usageOf } from "./fold";
 
 /** Tokens, cost and time of a run in one line; the time runs while the run does. */
@@ -14,7 +15,7 @@ export function Figures({ run }: { run: LiveRun }) {
 	return (
 		<p className="text-soft text-xs tabular-nums">
 			{count(usage.total_tokens, "token")}
-			{usage.cost_usd != null && ` · $${usage.cost_usd.toFixed(4)}`}
+			<Cost usage={usage} />
 			{began && ` · ${lasted(Math.max(0, end - start))}`}
 			{` · ${count(run.steps.length, "step")}`}
 		</p>

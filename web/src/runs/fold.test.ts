@@ -109,6 +109,10 @@ describe("the fold of a run's messages", () => {
 		const cost = (...costs: (number | null)[]) =>
 			usageOf(apply(unknownRun("r"), ...costs.map((one, at) => priced(at + 1, one)))).cost_usd;
 		expect([cost(0.25, null, 0.5), cost(null, null), cost(0)]).toEqual([0.75, null, 0]);
+		const unpriced = [1, 2].map(
+			(seq): RunMessage => ({ type: "step", step: { ...step(seq), usage: { ...usage(10), unpriced_tokens: 10 } } }),
+		);
+		expect(usageOf(apply(unknownRun("r"), ...unpriced)).unpriced_tokens).toBe(20);
 	});
 
 	test("given an approval without a decision, the run waits", () => {

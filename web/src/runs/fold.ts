@@ -117,6 +117,7 @@ export function usageOf(run: LiveRun): UsageView {
 			completion_tokens: sum.completion_tokens + usage.completion_tokens,
 			total_tokens: sum.total_tokens + usage.total_tokens,
 			cost_usd: cost,
+			unpriced_tokens: (sum.unpriced_tokens ?? 0) + (usage.unpriced_tokens ?? 0),
 		};
 	}, NO_USAGE);
 }
