@@ -8,8 +8,9 @@ use rdkafka::error::KafkaError;
 use crate::registry::Schemas;
 
 /// How long a broker may hold a reader's question when there is nothing to read. Whatever the reader wants to know besides waits
-/// behind it, and so does a partition that it pauses and takes up again.
-const FETCH_WAIT: Duration = Duration::from_millis(500);
+/// behind it, and so does a partition that it pauses and takes up again, as the client does with all of them while its group rebalances:
+/// those that stay where they are go on within so long.
+const FETCH_WAIT: Duration = Duration::from_millis(300);
 
 /// How to reach the log.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -93,6 +93,10 @@ impl Pauses {
             }
         }
         if let AgentEvent::RunClaimed(claim) = event {
+            if claim.epoch > 1 {
+                // Whoever takes up a run again had to give its partition back: that has moved, if only away and home again.
+                self.partitions.entry(partition).or_default().owner = None;
+            }
             self.claimed.insert(claim.run_id, claim.worker.clone());
             if self.workers.insert(claim.worker.clone())
                 && let Some(started) = started_at(claim)
@@ -118,8 +122,9 @@ impl Pauses {
     }
 
     /// The same, of the partition that stood still longest without having moved: the step behind the pause was made by the process that
-    /// made the one before it. That process may have lost the partition and got it back meanwhile, which counts as not moved. What comes
-    /// before the first step of a partition counts for nothing, for nobody is known to have had it.
+    /// made the one before it, and no run was claimed again meanwhile. A process that lost the partition and got it back while none of its
+    /// runs was open counts as not moved. What comes before the first step of a partition counts for nothing, for nobody is known to have
+    /// had it.
     pub(super) fn longest_of_an_untouched_partition_ms(&self) -> i64 {
         self.partitions.values().map(|line| line.longest_untouched_ms).max().unwrap_or_default()
     }
@@ -191,7 +196,11 @@ mod tests {
     }
 
     fn claimed(name: &str, worker: &str) -> AgentEvent {
-        RunClaimed { run_id: RunId::derive(&[name]), epoch: 1, worker: worker.to_owned(), at: 0 }.into()
+        claimed_again(name, worker, 1)
+    }
+
+    fn claimed_again(name: &str, worker: &str, epoch: i64) -> AgentEvent {
+        RunClaimed { run_id: RunId::derive(&[name]), epoch, worker: worker.to_owned(), at: 0 }.into()
     }
 
     #[test]
@@ -215,6 +224,11 @@ mod tests {
             (1, accepted("c"), 50_000),
             (1, claimed("c", "cid"), 50_400),
             (1, finished("c"), 50_450),
+            // It gave the partition away within a run and got it back.
+            (1, accepted("e"), 52_000),
+            (1, claimed("e", "cid"), 52_010),
+            (1, claimed_again("e", "cid", 2), 53_500),
+            (1, finished("e"), 53_510),
             // A run that nobody claimed says nothing of an owner.
             (1, accepted("d"), 60_000),
             (1, finished("d"), 69_000),
