@@ -3,14 +3,14 @@
 # A server must be running: riverrun serve
 #   examples/chain.sh [RIVERRUN]
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/http.sh"
 riverrun=${1:-${RIVERRUN:-riverrun}}
-base=${RIVERRUN_URL:-http://127.0.0.1:8000}
 
-chain=$(curl -sS --fail-with-body "$base/chains" -H 'content-type: application/json' -d '{"runs": [
+started=$(post /chains '{"runs": [
   {"name": "count", "run": {"task": "What is 17% of 230?", "agent": "react"}},
-  {"name": "tell", "after": ["count"], "run": {"task": "Say it in one sentence: {{input}}", "agent": "react"}}]}' |
-  python3 -c 'import json, sys; print(json.load(sys.stdin)["chain_id"])')
+  {"name": "tell", "after": ["count"], "run": {"task": "Say it in one sentence: {{input}}", "agent": "react"}}]}')
+chain=$(field chain_id <<<"$started")
 "$riverrun" chains watch "$chain"
 "$riverrun" chains show "$chain"
-run=$("$riverrun" --json chains show "$chain" | python3 -c 'import json, sys; print(json.load(sys.stdin)["runs"][0]["run_id"])')
+run=$("$riverrun" --json chains show "$chain" | field runs.0.run_id)
 "$riverrun" runs tree "$run"

@@ -4,11 +4,12 @@
     consume_events.py RUN_ID [--brokers 127.0.0.1:9092] [--registry http://127.0.0.1:8000]
 
 Reads `riverrun.agent.events` from its beginning and stops at the run's terminal event, or at the end of the topic.
-Needs `confluent-kafka[avro,schemaregistry]`. Nothing of riverrun is imported: this is how any program reads the log.
+Needs `confluent-kafka[avro,schemaregistry]`; RIVERRUN_API_TOKEN is the token where the server wants one. Nothing of riverrun is imported: this is how any program reads the log.
 """
 
 import argparse
 import json
+import os
 import sys
 import urllib.error
 import urllib.request
@@ -19,12 +20,14 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 TOPIC = "riverrun.agent.events"
+TOKEN = os.environ.get("RIVERRUN_API_TOKEN")
 
 
 def events(brokers, registry, run_id):
     """Yields (type, event) of the run's records, in their order."""
+    token = {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": TOKEN, "bearer.auth.logical.cluster": "", "bearer.auth.identity.pool.id": ""} if TOKEN else {}
     # Without a schema of its own the deserializer takes the writer's from the registry, by the id in each record.
-    decode = AvroDeserializer(SchemaRegistryClient({"url": registry}))
+    decode = AvroDeserializer(SchemaRegistryClient({"url": registry} | token))
     consumer = Consumer({"bootstrap.servers": brokers, "group.id": "consume-events-example", "enable.auto.commit": False,
                          "enable.partition.eof": True, "isolation.level": "read_committed"})
     try:
@@ -54,10 +57,11 @@ def events(brokers, registry, run_id):
 
 
 def must_answer(registry):
+    request = urllib.request.Request(f"{registry}/subjects", headers={"authorization": f"Bearer {TOKEN}"} if TOKEN else {})
     try:
-        urllib.request.urlopen(f"{registry}/subjects", timeout=10).close()
-    except urllib.error.HTTPError:
-        pass  # it answers, and the deserializer is told the rest
+        urllib.request.urlopen(request, timeout=10).close()
+    except urllib.error.HTTPError as error:
+        sys.exit(f"the registry at {registry} refuses: HTTP {error.code}" + ("; RIVERRUN_API_TOKEN is its token" if error.code in (401, 403) else ""))
     except OSError as error:
         sys.exit(f"no registry answers at {registry}: {error}; start `riverrun serve`, or name its address with --registry")
 

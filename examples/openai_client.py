@@ -1,13 +1,17 @@
 """Talks to a running `riverrun serve` with OpenAI's own client: `pip install openai`, then `python examples/openai_client.py`."""
 
 import os
+import sys
 
-from openai import OpenAI
+from openai import APIConnectionError, OpenAI
 
 client = OpenAI(base_url=os.environ.get("RIVERRUN_URL", "http://127.0.0.1:8000") + "/v1",
                 api_key=os.environ.get("RIVERRUN_API_TOKEN", "unused"))
 
-print("models:", ", ".join(model.id for model in client.models.list()))
+try:
+    print("models:", ", ".join(model.id for model in client.models.list()))
+except APIConnectionError as error:
+    sys.exit(f"no server answers at {client.base_url}: {error}; start one with `riverrun serve`, or name its address in RIVERRUN_URL")
 
 stream = client.chat.completions.create(
     model="default", stream=True, messages=[{"role": "user", "content": "Name one river."}])

@@ -1,34 +1,39 @@
 #!/usr/bin/env bash
 # The main job over HTTP, against a running `riverrun serve`: ingest a folder, ask, run an agent.
 #   examples/quickstart.sh [FOLDER]
+# A folder of yours must lie below one that the server may read: RIVERRUN_INGEST_ROOTS=FOLDER riverrun serve
 set -euo pipefail
-
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-base=${RIVERRUN_URL:-http://127.0.0.1:8000}
+. "$here/http.sh"
 folder=$(cd "${1:-$here/handbook}" && pwd)
 
-post() { curl -sS --fail-with-body -H 'content-type: application/json' -d "$2" "$base$1"; }
-field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
+# Until it is none of the words any more: ended PATH WORD...
+ended() {
+  local path=$1 reply status
+  shift
+  for _ in $(seq 600); do
+    reply=$(ask "$path") || return 1
+    status=$(field status <<<"$reply")
+    case " $* " in *" $status "*) sleep 0.5 ;; *) break ;; esac
+  done
+  printf '%s' "$reply"
+}
 
 echo "ingesting $folder"
 body=$(python3 -c 'import json, sys; print(json.dumps({"source": sys.argv[1], "collection": "handbook"}))' "$folder")
-ingest=$(post /ingest "$body" | field ingest_id)
-for _ in $(seq 600); do
-  status=$(curl -sS --fail-with-body "$base/ingest/$ingest" | field status)
-  case "$status" in queued | running) sleep 0.5 ;; *) break ;; esac
-done
-echo "ingest $ingest: $status"
-[ "$status" != failed ] || { curl -sS "$base/ingest/$ingest" | field error >&2; exit 1; }
+accepted=$(post /ingest "$body")
+ingest=$(ended "/ingest/$(field ingest_id <<<"$accepted")" queued running)
+status=$(field status <<<"$ingest")
+echo "ingest $(field ingest_id <<<"$ingest"): $status"
+[ "$status" != failed ] || { field error <<<"$ingest" >&2; exit 1; }
 
 echo "asking"
-RIVERRUN_URL=$base "$here/ask.sh" "What does a winch launch cost?" handbook
+"$here/ask.sh" "What does a winch launch cost?" handbook
 
 echo "running an agent"
-run=$(post /runs '{"task": "What is 12 + 40 * 0.6? Use the calculator.", "agent": "react"}' | field run_id)
-for _ in $(seq 600); do
-  status=$(curl -sS --fail-with-body "$base/runs/$run" | field status)
-  case "$status" in queued | running | waiting_approval) sleep 0.5 ;; *) break ;; esac
-done
-echo "run $run: $status"
-[ "$status" = succeeded ] || { curl -sS "$base/runs/$run" | field error >&2; exit 1; }
-curl -sS --fail-with-body "$base/runs/$run" | field answer
+accepted=$(post /runs '{"task": "What is 12 + 40 * 0.6? Use the calculator.", "agent": "react"}')
+run=$(ended "/runs/$(field run_id <<<"$accepted")" queued running waiting_approval)
+status=$(field status <<<"$run")
+echo "run $(field run_id <<<"$run"): $status"
+[ "$status" = succeeded ] || { field error <<<"$run" >&2; exit 1; }
+field answer <<<"$run"

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Watches a run over WebSocket, from any point, live or ended.
 
-    watch_run.py RUN_ID [--after SEQ] [--url ws://127.0.0.1:8000]
+    watch_run.py RUN_ID [--after SEQ] [--url http://127.0.0.1:8000]
     watch_run.py --task "What is 12 * 7?" [--agent react]
 
-With --task it starts the run itself, over /ws/agent. Needs `websockets`.
+With --task it starts the run itself, over /ws/agent. Needs `websockets`. RIVERRUN_URL names the server, too, and RIVERRUN_API_TOKEN the
+token where it wants one.
 """
 
 import argparse
 import json
+import os
+import re
 import sys
 
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
@@ -38,13 +41,16 @@ def main():
     parser.add_argument("--after", type=int, default=0, help="only steps after this one")
     parser.add_argument("--task")
     parser.add_argument("--agent")
-    parser.add_argument("--url", default="ws://127.0.0.1:8000")
+    parser.add_argument("--url", default=os.environ.get("RIVERRUN_URL", "http://127.0.0.1:8000"))
     options = parser.parse_args()
     if bool(options.run_id) == bool(options.task):
         parser.error("give either RUN_ID or --task")
 
     path = "/ws/agent" if options.task else f"/ws/runs/{options.run_id}?after={options.after}"
-    with connect(options.url + path) as socket:
+    token = os.environ.get("RIVERRUN_API_TOKEN")
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    # http becomes ws, https wss.
+    with connect(re.sub("^http", "ws", options.url) + path, additional_headers=headers) as socket:
         if options.task:
             first = {"task": options.task}
             if options.agent:

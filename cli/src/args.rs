@@ -65,7 +65,7 @@ pub enum Command {
     /// Publish documents on a topic, and take documents from one into a collection
     #[command(subcommand)]
     Stream(StreamCommand),
-    /// List collections, with how much is in them; check, rebuild, re-embed and remove them
+    /// List collections, with how much is in them; check, rebuild, re-embed, tune and remove them
     Collections(CollectionsArgs),
     /// Find chunks in a collection
     Search(SearchArgs),
@@ -114,7 +114,7 @@ pub enum Command {
     /// The blob store: list, check, remove what nothing names any more
     #[command(subcommand)]
     Blobs(crate::commands::blobs::BlobsCommand),
-    /// Sum the tokens and the cost of runs
+    /// Sum the tokens and the cost of runs and of other model calls
     Usage(crate::commands::usage::UsageArgs),
     /// List the topics of the log
     Topics,

@@ -4,15 +4,19 @@
     RIVERRUN_TOOLS_FILE=examples/tools/tools.toml riverrun serve
     python examples/tools/kafka_tool.py [brokers [registry]]
 
+RIVERRUN_API_TOKEN is the token where the server wants one.
+
 A call may come twice with the same call_id, for example when a process dies between doing and committing: here the
 answer is looked up, so that twice is as good as once. Whatever changes something remembers the call_ids it has done.
 """
 
 import io
 import json
+import os
 import struct
 import sys
 import time
+import urllib.error
 import urllib.request
 
 import fastavro
@@ -21,12 +25,19 @@ from confluent_kafka import Consumer, Producer
 STOCK = {"A7": 12, "B2": 0, "C9": 340}
 BROKERS = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092"
 REGISTRY = sys.argv[2] if len(sys.argv) > 2 else "http://127.0.0.1:8000"
+TOKEN = os.environ.get("RIVERRUN_API_TOKEN")
 ANSWERED = "riverrun.tools.results-riverrun.tools.ToolAnswered"  # the registry's subject: topic and record
 
 
 def registry(path):
-    with urllib.request.urlopen(f"{REGISTRY}{path}", timeout=10) as reply:
-        return json.load(reply)
+    request = urllib.request.Request(f"{REGISTRY}{path}", headers={"authorization": f"Bearer {TOKEN}"} if TOKEN else {})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as reply:
+            return json.load(reply)
+    except urllib.error.HTTPError as error:
+        sys.exit(f"{REGISTRY} refuses {path}: HTTP {error.code}")
+    except OSError as error:
+        sys.exit(f"no server answers at {REGISTRY}: {error}; start one with `riverrun serve`")
 
 
 schemas = {}

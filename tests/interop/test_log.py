@@ -1,6 +1,8 @@
 """Kafka is a public interface: what other people's programs see of a bare `riverrun serve`."""
 
+import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 import log_client
-from server import ROOT
+from server import BINARY, ROOT
 
 EXAMPLES = ROOT / "examples"
 TOPICS = tomllib.loads((ROOT / "deploy/topics.toml").read_text())["topic"]
@@ -122,7 +124,29 @@ def test_the_examples_say_what_is_wrong_with_what_was_typed(server):
     assert '"RUN_ID" is no run id' in said("watch_run.py", "RUN_ID", "--url", server.ws_url)
     assert '"nobody" is not there; choose one of: react' in said("watch_run.py", "--task", "x", "--agent", "nobody", "--url", server.ws_url)
     assert "no server answers" in said("watch_run.py", unknown, "--url", "ws://127.0.0.1:1")
+    assert f"there is no run {unknown}" in said("watch_run.py", unknown, "--url", server.url), "the address of the API does as well"
     assert f"has no event of {unknown}" in said("consume_events.py", unknown, "--brokers", server.brokers, "--registry", server.url)
+
+
+SHELL_EXAMPLES = (("ask.sh", "Who?", "no-such"), ("quickstart.sh",), ("chain.sh",), ("approvals.sh",), ("memory.sh",))
+
+
+@pytest.mark.parametrize("example", SHELL_EXAMPLES, ids=lambda example: example[0])
+def test_an_example_of_the_shell_says_what_the_server_says_or_that_there_is_none(new_server, example):
+    def said(url, **settings):
+        done = subprocess.run(["bash", EXAMPLES / example[0], *example[1:]], env=os.environ | {"RIVERRUN_URL": url, "RIVERRUN": str(BINARY)} | settings,
+                              capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1 and "Traceback" not in done.stderr and "curl" not in done.stderr, done
+        return done.stderr
+
+    assert "no server answers at http://127.0.0.1:1: start one with `riverrun serve`" in said("http://127.0.0.1:1")
+    token = "rr_examples"
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    server = new_server(RIVERRUN_API_TOKENS=f"ann:{digest}:read").start()
+    assert said(server.url).startswith("refused: the request has no valid token")
+    # It is sent: what is refused is something else.
+    other = said(server.url, RIVERRUN_API_TOKEN=token)
+    assert other.startswith("refused: ") and "no valid token" not in other and "hint: " in other, other
 
 
 def test_the_quickstart_examples_run(server):

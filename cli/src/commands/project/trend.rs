@@ -9,6 +9,9 @@ use crate::output::table;
 const MAX_NAMES: usize = 20;
 
 pub(super) fn shown(trend: &TrendView) -> String {
+    if trend.from == trend.to {
+        return format!("nothing to compare {} with but itself; the next `riverrun project analyze` tells what changed\n", trend.to);
+    }
     let mut text = format!("{} new, {} gone, {} as before\n", trend.new.len(), trend.fixed.len(), trend.unchanged);
     text.push_str(&not_compared(&trend.not_compared));
     for (title, findings) in [("new", &trend.new), ("gone", &trend.fixed)] {
@@ -70,5 +73,11 @@ mod tests {
         let left_out = vec![NotComparedView { tool: "ruff".into(), why: why.into() }];
         assert_eq!(shown(&trend(left_out)), format!("0 new, 0 gone, 3 as before\nnot compared: ruff ({why})\n"));
         assert_eq!(shown(&trend(Vec::new())), "0 new, 0 gone, 3 as before\n");
+    }
+
+    #[test]
+    fn given_one_analysis_when_its_trend_is_shown_then_it_is_not_said_to_be_as_before() {
+        let alone = TrendView { to: "a".into(), ..trend(Vec::new()) };
+        assert!(shown(&alone).starts_with("nothing to compare a with but itself"));
     }
 }

@@ -24,7 +24,7 @@ const PAGE: u32 = 500;
 /// Options of `rag eval`.
 #[derive(Debug, Args)]
 pub struct EvalArgs {
-    /// Judgements, one a line: query, document, gain; or in TREC's four columns
+    /// Judgements, one a line: query, document, grade; or in TREC's four columns
     #[arg(long, value_name = "FILE")]
     pub qrels: PathBuf,
     /// Queries, one a line: its id, a tab, its text
