@@ -210,4 +210,5 @@ async fn given_no_server_when_it_is_asked_then_the_error_can_be_tried_again_and_
     let error = store.info(&own("notes")).await.unwrap_err();
     assert!(error.retryable() && error.code() == "store_server_down", "{error}");
     assert!(error.hint().unwrap().contains("RIVERRUN_QDRANT_URL") && !error.to_string().contains("s3cret"), "{error}");
+    assert!(error.to_string().contains("Connection refused") && !error.to_string().contains("Error("), "{error}");
 }

@@ -1,5 +1,7 @@
 //! What is said to the server, and what its errors mean.
 
+use std::error::Error;
+
 use qdrant_client::qdrant::{Condition, Filter, PointStruct, Vectors};
 use qdrant_client::{Payload, QdrantError};
 use riverrun_schemas::DocumentId;
@@ -26,7 +28,10 @@ pub(super) fn failed(url: &str, error: &QdrantError) -> StoreError {
         service: SERVICE,
         address: url.to_owned(),
         reason: match error {
-            QdrantError::ResponseError { status } => status.message().to_owned(),
+            // Of a connection that failed the message is the library's own picture of it; what it comes from says it in words.
+            QdrantError::ResponseError { status } => std::iter::successors(status.source(), |error| error.source())
+                .last()
+                .map_or_else(|| status.message().to_owned(), ToString::to_string),
             other => other.to_string(),
         },
         fix: "start the server, or check RIVERRUN_QDRANT_URL (its gRPC port, usually 6334) and RIVERRUN_QDRANT_API_KEY"
