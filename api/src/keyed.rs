@@ -5,7 +5,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use riverrun_schemas::{AnalysisId, IngestId, ProjectId, ProposalId};
+use riverrun_schemas::{AnalysisId, ChangeId, IngestId, ProjectId, ProposalId};
 use riverrun_stores::Sql;
 use riverrun_stores::read_models::keyed::{self, KeyedTable};
 use serde::Serialize;
@@ -40,7 +40,7 @@ macro_rules! key_ids {
     )+};
 }
 
-key_ids!(AnalysisId, IngestId, ProjectId, ProposalId);
+key_ids!(AnalysisId, ChangeId, IngestId, ProjectId, ProposalId);
 
 /// What is asked for under a key.
 #[derive(Debug)]

@@ -132,3 +132,55 @@ fn given_a_project_when_it_is_removed_twice_and_asked_for_more_at_once_then_nobo
         assert!([404, 409].contains(&change.status), "{} {}", change.status, change.body);
     });
 }
+
+/// A proposal to rewrite `a.py`.
+async fn proposed(api: &Api, project: &str) -> String {
+    let body = json!({ "file": "a.py", "instruction": "better" });
+    let reply = api.post(&format!("/projects/{project}/improve"), body).await;
+    assert_eq!((reply.status, &reply.body["status"]), (200, &json!("proposed")), "{}", reply.body);
+    reply.body["proposal_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn given_a_change_under_a_key_when_the_cache_has_no_answer_then_a_repeat_is_that_change_and_another_body_is_a_conflict()
+{
+    test(async |api| {
+        let id = imported(api, "keyed-changes").await;
+        let first = proposed(api, &id).await;
+        let named = |proposal: &str| json!({ "file": "a.py", "proposal_id": proposal, "confirm": true });
+        let newest = json!({ "file": "a.py", "confirm": true });
+        // Answers are kept apart by whether the namespace is said: what comes in the other form finds none, as after a restart.
+        let places =
+            |what: &str| [format!("/projects/{id}/{what}"), format!("/projects/{id}/{what}?namespace=default")];
+        let [apply, apply_unkept] = places("apply");
+        let [revert, revert_unkept] = places("revert");
+        let (named_key, newest_key) = ([("idempotency-key", "change-1")], [("idempotency-key", "change-2")]);
+
+        let applied = api.post_with(&apply, named(&first), &named_key).await;
+        assert_eq!(applied.status, 200, "{}", applied.body);
+        let reverted = api.post_with(&revert, newest.clone(), &named_key).await;
+        assert_eq!(reverted.status, 200, "{}", reverted.body);
+        assert_ne!(reverted.body["after_sha256"], applied.body["after_sha256"]);
+        let second = proposed(api, &id).await;
+        for path in [&apply, &apply_unkept] {
+            for body in [named(&second), newest.clone()] {
+                let refused = problem(&api.post_with(path, body, &named_key).await, &[409]);
+                assert_eq!(refused["code"], "idempotency_key_reused", "{path}");
+            }
+        }
+        let proposal = api.get(&format!("/projects/{id}/proposals/{second}")).await;
+        assert_eq!(proposal.body["status"], "proposed", "nothing was applied: {}", proposal.body);
+        for (path, body, first) in
+            [(&apply_unkept, named(&first), &applied), (&revert_unkept, newest.clone(), &reverted)]
+        {
+            let again = api.post_with(path, body, &named_key).await;
+            assert_eq!((again.status, &again.body), (200, &first.body), "{path}");
+        }
+
+        // Its repeat has no open proposal to find.
+        let applied = api.post_with(&apply, newest.clone(), &newest_key).await;
+        assert_eq!(applied.status, 200, "{}", applied.body);
+        let again = api.post_with(&apply_unkept, newest, &newest_key).await;
+        assert_eq!((again.status, &again.body), (200, &applied.body));
+    });
+}

@@ -29,6 +29,8 @@ pub enum KeyedTable {
     Analyses,
     /// Proposed rewrites.
     Proposals,
+    /// Changes of copies.
+    Changes,
 }
 
 impl KeyedTable {
@@ -41,6 +43,7 @@ impl KeyedTable {
             KeyedTable::Projects => "projects",
             KeyedTable::Analyses => "project_analyses",
             KeyedTable::Proposals => "project_proposals",
+            KeyedTable::Changes => "project_changes",
         }
     }
 
@@ -67,6 +70,9 @@ impl KeyedTable {
             KeyedTable::Proposals => {
                 "SELECT proposal_id AS id FROM project_proposals WHERE proposal_id BETWEEN $1 AND $2 OR proposal_id = $3 LIMIT $4"
             }
+            KeyedTable::Changes => {
+                "SELECT change_id AS id FROM project_changes WHERE change_id BETWEEN $1 AND $2 OR change_id = $3 LIMIT $4"
+            }
         }
     }
 }
@@ -89,7 +95,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use riverrun_schemas::{AnalysisId, IngestId, ProjectId, ProposalId};
+    use riverrun_schemas::{AnalysisId, ChangeId, IngestId, ProjectId, ProposalId};
 
     use super::*;
     use crate::read_models::testing::{begun, fresh, records, request_to_tune, scanned};
@@ -123,5 +129,7 @@ mod tests {
         assert!(known(&sql, KeyedTable::Projects, project.neighbours(), project).await.unwrap().is_empty());
         assert!(known(&sql, KeyedTable::Analyses, analysis.neighbours(), analysis).await.unwrap().is_empty());
         assert!(known(&sql, KeyedTable::Proposals, proposal.neighbours(), proposal).await.unwrap().is_empty());
+        let change = ChangeId::new();
+        assert!(known(&sql, KeyedTable::Changes, change.neighbours(), change).await.unwrap().is_empty());
     }
 }

@@ -10,7 +10,7 @@ use riverrun_schemas::{ChangeId, ProposalId, now_ms};
 use riverrun_stores::read_models::keyed::KeyedTable;
 use riverrun_stores::read_models::projects::{self, ChangeRow, ProjectRow, ProposalRow};
 use riverrun_stores::read_models::{Timestamp, failure_view};
-use serde_json::json;
+use serde_json::{Value, json};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -18,7 +18,7 @@ use super::{ListQuery, MAX_TEXT, PATIENCE, copies, or_gone, project, send, tree}
 use crate::accept::key_conflict;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Path, Query, id};
-use crate::keyed::Keyed;
+use crate::keyed::{Keyed, once};
 use crate::prefer::Patience;
 use crate::routes::runs::location;
 use crate::state::AppState;
@@ -171,22 +171,38 @@ fn confirmed(confirm: bool) -> Result<(), ApiError> {
     checks.finish()
 }
 
-/// Asks for a change of a file and waits for what comes of it.
-async fn changed(
-    state: &AppState,
-    row: &ProjectRow,
-    (change_id, key): (ChangeId, &IdempotencyKey),
-    (asked, command): (&str, ProjectCommand),
-) -> Result<Reply<FileChangedView>, ApiError> {
-    let made = || projects::change(&state.parts().sql, row.project_id, change_id);
-    // With a key it may be made already.
-    if made().await?.is_none() {
-        send(state, command).await?;
+/// A change of a file that is asked for.
+struct Change<'k> {
+    id: ChangeId,
+    /// `None` without a key.
+    keyed: Option<Keyed<'k, ChangeId>>,
+}
+
+impl<'k> Change<'k> {
+    /// `place` is what the key counts for, `asked` what is asked for under it. 409 where the key was used for something else.
+    async fn of(state: &AppState, key: &'k IdempotencyKey, place: &str, asked: &Value) -> Result<Self, ApiError> {
+        let Some(key) = key.0.as_deref() else { return Ok(Self { id: ChangeId::new(), keyed: None }) };
+        let keyed: Keyed<'k, ChangeId> = Keyed::new(key, "change", &["idempotency-key", place, key], asked)?;
+        let id = keyed.id(&state.parts().sql, KeyedTable::Changes).await?;
+        Ok(Self { id, keyed: Some(keyed) })
     }
-    let found = until(PATIENCE, || async { or_gone(state, row, made().await?).await }).await?;
-    let Some(ChangeRow { file, after_sha256, error, .. }) = found else {
-        return Err(ApiError::busy("the analyzer is at work on the project; the change is made after that"));
-    };
+
+    /// What came of it, where it was made before.
+    async fn made(&self, state: &AppState, row: &ProjectRow) -> Result<Option<ChangeRow>, ApiError> {
+        Ok(projects::change(&state.parts().sql, row.project_id, self.id).await?)
+    }
+
+    /// Asks for it and waits for what comes of it.
+    async fn make(&self, state: &AppState, row: &ProjectRow, command: ProjectCommand) -> Result<ChangeRow, ApiError> {
+        once(self.keyed.as_ref(), state.reservations(), send(state, command)).await?;
+        let found = until(PATIENCE, || async { or_gone(state, row, self.made(state, row).await?).await }).await?;
+        found.ok_or_else(|| ApiError::busy("the analyzer is at work on the project; the change is made after that"))
+    }
+}
+
+/// The answer to a request that a change came of. What an earlier version made under a key has an id that does not say for which file.
+fn answered(made: ChangeRow, key: &IdempotencyKey, asked: &str) -> Result<Reply<FileChangedView>, ApiError> {
+    let ChangeRow { file, after_sha256, error, .. } = made;
     if let Some(key) = key.0.as_deref().filter(|_| file != asked) {
         return Err(key_conflict(key, "change"));
     }
@@ -203,16 +219,9 @@ async fn changed(
     }
 }
 
-pub(super) fn change_id(key: &IdempotencyKey, text: &str) -> ChangeId {
-    match &key.0 {
-        Some(key) => ChangeId::derive(&["idempotency-key", text, key]),
-        None => ChangeId::new(),
-    }
-}
-
 /// Writes a proposal to the copy, never to the original.
 #[utoipa::path(post, path = "/projects/{id}/apply", tag = "projects", params(("id" = String, Path), NamespaceQuery), request_body = ApplyBody,
-    responses((status = 200, body = FileChangedView), (status = 404, body = Problem), (status = 409, description = "the copy changed since the proposal", body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = FileChangedView), (status = 404, body = Problem), (status = 409, description = "the copy changed since the proposal, or the key was used with another body", body = Problem), (status = 422, body = Problem)))]
 async fn apply(
     State(state): State<AppState>,
     Path(text): Path<String>,
@@ -223,28 +232,33 @@ async fn apply(
     let row = project(&state, query.namespace.as_deref(), &text).await?;
     confirmed(body.confirm)?;
     tree(&state, &row).await?.entry(&body.file)?;
-    let proposal_id: ProposalId = match &body.proposal_id {
-        Some(proposal) => id(proposal)?,
+    let named: Option<ProposalId> = body.proposal_id.as_deref().map(id).transpose()?;
+    let change = Change::of(&state, &key, &text, &json!({ "file": &body.file, "proposal": named })).await?;
+    // Before a proposal is looked for: that of a repeat is not open any more.
+    if let Some(made) = change.made(&state, &row).await? {
+        return answered(made, &key, &body.file);
+    }
+    let proposal_id = match named {
+        Some(proposal_id) => proposal_id,
         None => {
             let newest = projects::open_proposal(&state.parts().sql, row.project_id, &body.file).await?;
             newest.ok_or_else(|| no_proposal(&format!("for {:?}", body.file)))?.proposal_id
         }
     };
-    let change_id = change_id(&key, &text);
     let command = ApplyProposal {
         project_id: row.project_id,
         namespace: row.namespace.clone(),
-        change_id,
+        change_id: change.id,
         proposal_id,
         file: body.file.clone(),
         at: now_ms(),
     };
-    changed(&state, &row, (change_id, &key), (&body.file, command.into())).await
+    answered(change.make(&state, &row, command.into()).await?, &key, &body.file)
 }
 
 /// Takes the last change of a file back.
 #[utoipa::path(post, path = "/projects/{id}/revert", tag = "projects", params(("id" = String, Path), NamespaceQuery), request_body = RevertBody,
-    responses((status = 200, body = FileChangedView), (status = 404, body = Problem), (status = 409, description = "nothing to undo", body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = FileChangedView), (status = 404, body = Problem), (status = 409, description = "nothing to undo, or the key was used with another body", body = Problem), (status = 422, body = Problem)))]
 async fn revert(
     State(state): State<AppState>,
     Path(text): Path<String>,
@@ -256,13 +270,16 @@ async fn revert(
     confirmed(body.confirm)?;
     tree(&state, &row).await?.entry(&body.file)?;
     // The same key may stand for the change that is taken back.
-    let change_id = change_id(&key, &format!("revert {text}"));
+    let change = Change::of(&state, &key, &format!("revert {text}"), &json!({ "file": &body.file })).await?;
+    if let Some(made) = change.made(&state, &row).await? {
+        return answered(made, &key, &body.file);
+    }
     let command = RevertFile {
         project_id: row.project_id,
         namespace: row.namespace.clone(),
-        change_id,
+        change_id: change.id,
         file: body.file.clone(),
         at: now_ms(),
     };
-    changed(&state, &row, (change_id, &key), (&body.file, command.into())).await
+    answered(change.make(&state, &row, command.into()).await?, &key, &body.file)
 }

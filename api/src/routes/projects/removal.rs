@@ -4,12 +4,11 @@ use axum::Json as Reply;
 use axum::extract::State;
 use axum::http::StatusCode;
 use riverrun_schemas::projects::RemoveProject;
-use riverrun_schemas::{ProjectId, now_ms};
+use riverrun_schemas::{ChangeId, ProjectId, now_ms};
 use riverrun_stores::read_models::projects::{self, RemovalRow};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::proposals::change_id;
 use super::{PATIENCE, project, send, unknown};
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, NamespaceQuery, Path, Query, id};
@@ -36,7 +35,11 @@ async fn remove_project(
     let namespace = submit::namespace(query.namespace.as_deref())?;
     let project_id: ProjectId = id(&text)?;
     // The namespace is part of what a key stands for: a stranger with the same key gets no receipt of the owner.
-    let change_id = change_id(&key, &format!("remove {} {text}", namespace.as_str()));
+    let place = format!("remove {} {text}", namespace.as_str());
+    let change_id = match &key.0 {
+        Some(key) => ChangeId::derive(&["idempotency-key", &place, key]),
+        None => ChangeId::new(),
+    };
     let sql = &state.parts().sql;
     let found = match projects::removal(sql, project_id, change_id).await? {
         Some(known) => Some(known),
