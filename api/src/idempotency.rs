@@ -52,7 +52,7 @@ const READING: [&str; 10] = [
     "/warehouse/query",
 ];
 /// How long an answer is kept.
-const KEEP: Duration = Duration::from_secs(24 * 3_600);
+pub(crate) const KEEP: Duration = Duration::from_secs(24 * 3_600);
 /// Largest answer that is kept, in bytes. A larger one is made anew, by what the key started.
 const MAX_ANSWER_BYTES: usize = 512 << 10;
 

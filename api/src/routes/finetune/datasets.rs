@@ -8,6 +8,7 @@ use axum::body::Bytes;
 use axum::extract::multipart::Multipart;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
+use riverrun_log::blobs::sha256_hex;
 use riverrun_models::{Models, Presence};
 use riverrun_schemas::finetune::DatasetRegistered;
 use riverrun_schemas::{Namespace, RunId, not_there, now_ms};
@@ -16,13 +17,16 @@ use riverrun_stores::read_models::{DatasetRunsView, DatasetView, Timestamp, With
 use riverrun_training::dataset::{Dataset, Format, MAX_BYTES, Split, read, read_of_runs};
 use riverrun_training::text::Lengths;
 use riverrun_training::{Plan, TrainingError, base, export, unfit};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
 use super::{PageQuery, tell};
+use crate::accept::key_conflict;
 use crate::error::ApiError;
-use crate::extract::{Path, Query};
+use crate::extract::{IdempotencyKey, Path, Query};
+use crate::idempotency::KEEP;
 use crate::routes::form;
 use crate::state::AppState;
 use crate::submit::to_i64;
@@ -102,8 +106,12 @@ async fn check_own(state: &AppState, run_ids: &BTreeSet<RunId>) -> Result<(), Ap
 /// have as `run`) and the file `file`, JSON lines of at most 64 MiB. A dataset with a line that is no example is refused whole, with
 /// the numbers of the lines.
 #[utoipa::path(post, path = "/finetune/datasets", tag = "finetune", request_body(content = String, content_type = "multipart/form-data"),
-    responses((status = 201, body = DatasetView), (status = 413, body = Problem), (status = 422, description = "lines that are no examples", body = Problem)))]
-async fn create(State(state): State<AppState>, request: Request) -> Result<(StatusCode, Reply<DatasetView>), ApiError> {
+    responses((status = 201, body = DatasetView), (status = 409, description = "the key was used for another dataset", body = Problem), (status = 413, body = Problem), (status = 422, description = "lines that are no examples", body = Problem)))]
+async fn create(
+    State(state): State<AppState>,
+    key: IdempotencyKey,
+    request: Request,
+) -> Result<(StatusCode, Reply<DatasetView>), ApiError> {
     let form = Multipart::from_request(request, &state).await.map_err(|rejection| {
         ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", rejection.body_text())
             .hint("send multipart/form-data with the fields name and file")
@@ -111,6 +119,7 @@ async fn create(State(state): State<AppState>, request: Request) -> Result<(Stat
     let Form { name, format, base_model, from_runs, file } = form_of(form).await?;
     export::check_name(&name)?;
     let models = state.core().models().clone();
+    let counted_with = base_model.clone();
     let work = move || -> Result<(Content, Counted), ApiError> {
         let content = Content::of(&file, format, from_runs)?;
         let counted = lengths(&content.dataset, base_model.as_deref(), &models)?;
@@ -134,10 +143,70 @@ async fn create(State(state): State<AppState>, request: Request) -> Result<(Stat
         content,
         at: now_ms(),
     };
-    tell(&state, event.clone()).await?;
     let view = shown(&event)?;
-    wait_for(&state, &view).await?;
+    let Some(key) = key.0.as_deref() else {
+        register(&state, event, &view).await?;
+        return Ok((StatusCode::CREATED, Reply(view)));
+    };
+    let use_of_key = UseOfKey::new(key, &view, counted_with.as_deref());
+    let reserved = state.reservations().reserve(&use_of_key.place, use_of_key.asked.as_bytes());
+    let held = reserved.ok_or_else(|| key_conflict(key, "dataset"))?;
+    let before = use_of_key.before(&state, key, &view).await?;
+    let view = match before {
+        Some(before) => before,
+        None => {
+            register(&state, event, &view).await?;
+            view
+        }
+    };
+    held.keep();
+    use_of_key.keep(&state, &view).await;
     Ok((StatusCode::CREATED, Reply(view)))
+}
+
+async fn register(state: &AppState, event: DatasetRegistered, view: &DatasetView) -> Result<(), ApiError> {
+    tell(state, event).await?;
+    wait_for(state, view).await
+}
+
+/// What an idempotency key is used for. A dataset has no id that could follow from it, so the key is remembered by the process, and in the
+/// cache for as long as answers are.
+struct UseOfKey {
+    place: String,
+    /// All that tells one dataset from another: two forms may hold the same.
+    asked: String,
+}
+
+/// A dataset that was handed in under a key.
+#[derive(Serialize, Deserialize)]
+struct KeptDataset {
+    asked: String,
+    view: DatasetView,
+}
+
+impl UseOfKey {
+    fn new(key: &str, view: &DatasetView, base_model: Option<&str>) -> Self {
+        // What is counted may change once the base is there, and is no part of what is asked for.
+        let asked = json!([&view.name, &view.format, &view.sha256, &view.runs, base_model]).to_string();
+        Self { place: format!("dataset:{}", sha256_hex(key.as_bytes())), asked }
+    }
+
+    /// The dataset that it was used for: the one that is kept, or else the same one where that is the newest of its name. 409 where it was
+    /// used for another one.
+    async fn before(&self, state: &AppState, key: &str, view: &DatasetView) -> Result<Option<DatasetView>, ApiError> {
+        let kept = state.core().cache().get(&self.place).await;
+        if let Some(kept) = kept.and_then(|bytes| serde_json::from_slice::<KeptDataset>(&bytes).ok()) {
+            return if kept.asked == self.asked { Ok(Some(kept.view)) } else { Err(key_conflict(key, "dataset")) };
+        }
+        let known = finetune::find_dataset(&state.parts().sql, &view.name).await?;
+        Ok(known.filter(|known| DatasetView { created_at: known.created_at, ..view.clone() } == *known))
+    }
+
+    async fn keep(self, state: &AppState, view: &DatasetView) {
+        let kept = KeptDataset { asked: self.asked, view: view.clone() };
+        // Texts and numbers: can't fail.
+        state.core().cache().put(&self.place, serde_json::to_vec(&kept).unwrap_or_default(), KEEP).await;
+    }
 }
 
 /// Lines with what is strange about them; without a line what is to be said of the whole.
