@@ -219,12 +219,13 @@ impl Kept {
 /// Requests with a key that are handled now: of two that arrive together, the second waits for the answer of the first.
 #[derive(Default)]
 pub(crate) struct Turns {
-    /// No more than there are requests in work.
+    /// No more than there are requests and streams in work.
     held: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
 }
 
 impl Turns {
-    async fn take(&self, place: &str) -> OwnedMutexGuard<()> {
+    /// Waits until nobody else holds the place.
+    pub(crate) async fn take(&self, place: &str) -> OwnedMutexGuard<()> {
         self.lock_of(place).lock_owned().await
     }
 

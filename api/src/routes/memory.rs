@@ -14,6 +14,7 @@ use riverrun_schemas::memory::TurnRole;
 use riverrun_schemas::{Session, TurnId};
 use riverrun_stores::read_models::{TurnView, WhyView, memory_queries as read};
 use serde::Deserialize;
+use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -204,7 +205,7 @@ async fn forget(
 #[utoipa::path(post, path = "/memory/chat", tag = "memory", request_body = MemoryChatBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key gets the first answer")),
     responses((status = 200, description = "with `stream: false` this object, else server-sent events: `delta` `{text}`, then `final` with this object, or `error` with a problem document", body = MemoryChatDone),
-        (status = 409, body = Problem), (status = 422, body = Problem), (status = 503, body = Problem)))]
+        (status = 409, description = "the key was used for other words, or the conversation is full", body = Problem), (status = 422, body = Problem), (status = 503, body = Problem)))]
 async fn chat(
     State(state): State<AppState>,
     key: IdempotencyKey,
@@ -212,14 +213,16 @@ async fn chat(
 ) -> Result<Response, ApiError> {
     let stream = body.stream.unwrap_or(true);
     let talk = prepare(&state, key.0.as_deref(), body).await?;
+    let slot = stream.then(|| state.stream_slot()).transpose()?;
+    // Before the answer begins: a key that stands for other words is still a status.
+    remember::record(&state, &talk.session, talk.turn_id, TurnRole::User, &talk.text).await?;
     let cancel = CancellationToken::new();
     let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model; what it said stays recorded
-    if !stream {
+    let Some(slot) = slot else {
         let done = answer(&state, talk, &mut NoDeltas, cancel).await?;
         drop(stop);
         return Ok(Reply(done).into_response());
-    }
-    let slot = state.stream_slot()?;
+    };
     let pieces = deltas(move |mut sender| async move { answer(&state, talk, &mut sender, cancel).await });
     Ok(sse(pieces.map(move |piece| {
         let _ = (&stop, &slot);
@@ -236,6 +239,8 @@ struct Talk {
     /// Without messages.
     base: ChatRequest,
     shown: Shown,
+    /// Held until the answer is recorded: a repeat of the key that comes meanwhile, also to a stream, waits for it.
+    _turn: Option<OwnedMutexGuard<()>>,
 }
 
 impl Talk {
@@ -253,6 +258,11 @@ async fn prepare(state: &AppState, key: Option<&str>, body: MemoryChatBody) -> R
     state.core().known().provider(&mut checks, body.provider.as_deref());
     checks.temperature(body.temperature);
     checks.finish()?;
+    let turn_id = remember::turn_id(&session, key);
+    let turn = match key {
+        Some(_) => Some(state.turns().take(&turn_id.to_string()).await),
+        None => None,
+    };
     remember::check_room(state, &session).await?;
     let memory = &state.parts().memory;
     let tokens = memory.models().count_tokens(&body.text).await;
@@ -266,8 +276,7 @@ async fn prepare(state: &AppState, key: Option<&str>, body: MemoryChatBody) -> R
         ChatRequest { model: body.model.unwrap_or_default(), temperature: body.temperature, ..ChatRequest::default() };
     let models = state.core().models();
     let shown = fit(models, body.provider.as_deref(), &base, Shown::whole(context), &body.text, None).await?;
-    let turn_id = remember::turn_id(&session, key);
-    Ok(Talk { session, turn_id, text: body.text, provider: body.provider, base, shown })
+    Ok(Talk { session, turn_id, text: body.text, provider: body.provider, base, shown, _turn: turn })
 }
 
 /// Asks the model. Where its server finds the conversation too large, whatever was counted, less of it is shown.
@@ -295,7 +304,7 @@ async fn ask(
     }
 }
 
-/// Records the words, asks the model, records the answer.
+/// Asks the model about words that are recorded, and records the answer; gives the one that is there for a repeat.
 async fn answer(
     state: &AppState,
     mut talk: Talk,
@@ -303,7 +312,6 @@ async fn answer(
     cancel: CancellationToken,
 ) -> Result<MemoryChatDone, ApiError> {
     let answer_id = talk.answer_id();
-    remember::record(state, &talk.session, talk.turn_id, TurnRole::User, &talk.text).await?;
     let done = |text: String, model: Option<String>, used: riverrun_models::Usage, talk: &Talk| MemoryChatDone {
         text,
         model,

@@ -71,7 +71,7 @@ fn given_a_dataset_under_a_key_when_the_form_comes_again_then_it_is_the_first_an
     test(async |api| {
         let lines = |completion: &str| format!("{}\n", json!({ "prompt": "a", "completion": completion }));
         let (file, other) = (lines("first"), lines("other"));
-        let first = keyed(api, "dataset-1", [(NAME, "keyed-twice"), (FILE, &file)]).await;
+        let first = keyed(api, "dataset-1", [(NAME, "keyed-twice"), (FILE, file.as_str())]).await;
         assert_eq!(first.status, 201, "{}", first.body);
         // What a client lays out otherwise is the same dataset.
         let turned = [(FILE, file.as_str()), (NAME, "keyed-twice")];
@@ -88,7 +88,7 @@ fn given_a_dataset_under_a_key_when_the_form_comes_again_then_it_is_the_first_an
         // A key that nobody remembers finds the dataset that it was used for, where that is the newest of its name.
         let unknown = keyed(api, "dataset-2", turned).await;
         assert_eq!((unknown.status, &unknown.body), (201, &first.body));
-        let newer = keyed(api, "dataset-3", [(NAME, "keyed-twice"), (FILE, &other)]).await;
+        let newer = keyed(api, "dataset-3", [(NAME, "keyed-twice"), (FILE, other.as_str())]).await;
         assert_eq!(newer.status, 201, "{}", newer.body);
         let again = keyed(api, "dataset-1", turned).await;
         assert_eq!((again.status, &again.body), (201, &first.body), "it stays the first answer");

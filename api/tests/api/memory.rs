@@ -206,6 +206,43 @@ fn given_a_chat_when_it_goes_on_then_both_sides_are_recorded_and_the_model_is_sh
     });
 }
 
+/// The object that a stream ends with.
+fn last(reply: &Reply) -> Value {
+    let text = reply.body.as_str().unwrap_or_else(|| panic!("no stream: {}", reply.body));
+    let (_, end) = text.split_once("event: final\ndata: ").unwrap_or_else(|| panic!("no end: {text}"));
+    serde_json::from_str(end.lines().next().unwrap()).unwrap()
+}
+
+#[test]
+fn given_a_streamed_chat_when_its_key_comes_again_meanwhile_then_the_model_is_asked_once_and_other_words_are_a_conflict()
+ {
+    test(async |api| {
+        let body = |text: &str| json!({ "text": text, "namespace": "talks", "session": "streamed-keys" });
+        let key = [("idempotency-key", "s1")];
+        let words = "[[delay_ms=500 id=streamed-keys]] hello";
+        let (one, other) = tokio::join!(
+            api.post_with("/memory/chat", body(words), &key),
+            api.post_with("/memory/chat", body(words), &key),
+        );
+        let again = api.post_with("/memory/chat", body(words), &key).await;
+        let first = last(&one);
+        for reply in [&other, &again] {
+            let end = last(reply);
+            for field in ["text", "turn_id", "answer_turn_id"] {
+                assert_eq!(end[field], first[field], "{field}");
+            }
+        }
+        assert_eq!(api.asked.lock().get("streamed-keys"), Some(&1));
+        for stream in [true, false] {
+            let mut body = body("other words");
+            body["stream"] = json!(stream);
+            let refused = problem(&api.post_with("/memory/chat", body, &key).await, &[409]);
+            assert_eq!(refused["code"], "idempotency_key_reused");
+        }
+        assert_eq!(Talk { api, session: "streamed-keys" }.turns().await.len(), 2);
+    });
+}
+
 #[test]
 fn given_a_run_that_waits_for_another_of_its_conversation_when_that_has_ended_then_it_has_read_what_that_said() {
     test(async |api| {
