@@ -1,11 +1,11 @@
 //! `Idempotency-Key` of every POST that writes: a repeat gets the first answer and starts nothing.
 //!
 //! - `API-3` what was answered with success is kept for a day under caller, path, namespace and key, in the cache of the
-//!   process or the one that processes share. The same key with another body is refused. What failed is not kept: nothing
-//!   was started, and the same request may be sent again.
-//! - `API-4` a cache may forget. Behind it, the ids of whatever is started follow from the key, so that a repeat after a
-//!   restart finds what was started on the log, and starts nothing either; another body under the key is refused there, too
-//!   ([`crate::keyed`]).
+//!   process or the one that processes share. The same key with another body is refused. What failed is not kept: where
+//!   nothing was started, the same request may be sent again, and what was started is found by its id, with its failure.
+//! - `API-4` a cache may forget. Behind it, the ids of whatever is started follow from namespace and key, whoever sends it, so
+//!   that a repeat after a restart finds what was started on the log, and starts nothing either; another body under the key is
+//!   refused there, too ([`crate::keyed`]). `docs/api.md` names what can't be compared there.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -39,7 +39,7 @@ pub fn role(checks: &mut Checks, name: &str) -> TurnRole {
     role
 }
 
-/// The id of what is said with an idempotency key.
+/// The id of what is said with an idempotency key: it counts within its conversation.
 pub fn turn_id(session: &Session, key: Option<&str>) -> TurnId {
     match key {
         None => TurnId::new(),

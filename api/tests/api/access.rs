@@ -372,3 +372,21 @@ async fn given_limits_of_rate_when_a_token_or_a_namespace_reaches_its_own_then_i
     assert_eq!(send(&api, None, "GET", "/health", None).await.status, 200, "probes are not counted");
     api.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_two_callers_of_a_namespace_when_they_send_the_same_key_then_it_stands_for_one_run() {
+    let api = guarded(&[entry("ann", ""), entry("bob", "")]).await;
+    let start = async |caller: &str, task: &str| {
+        let request = Request::post("/runs").header("host", "localhost").header("idempotency-key", "shared");
+        let request = request.header("authorization", format!("Bearer {caller}-token"));
+        let body = json!({ "task": format!("{task} [[steps=0 id=shared]]"), "agent": "react" });
+        let request = request.header("content-type", "application/json").body(Body::from(body.to_string()));
+        api.send(request.unwrap()).await
+    };
+    let first = start("ann", "once").await;
+    assert_eq!(first.status, 202, "{}", first.body);
+    let second = start("bob", "once").await;
+    assert_eq!((second.status, &second.body["run_id"]), (202, &first.body["run_id"]), "{}", second.body);
+    assert_eq!(problem(&start("bob", "twice").await, &[409])["code"], "idempotency_key_reused");
+    api.stop().await;
+}

@@ -285,6 +285,34 @@ fn given_a_request_that_was_refused_when_what_lacked_is_there_then_the_same_key_
 }
 
 #[test]
+fn given_a_key_of_a_run_when_it_is_asked_for_by_another_route_then_it_is_the_same_run_also_where_that_has_failed() {
+    test(async |api| {
+        for (id, budget, ends) in [("key-shared", 100_000, "succeeded"), ("key-failed", 1, "failed")] {
+            let body = |task: &str| {
+                let task = format!("{task} [[steps=2 id={id}]]");
+                json!({ "task": task, "agent": "react", "budget": { "tokens": budget } })
+            };
+            let key = [("idempotency-key", id)];
+            let started = api.post_with("/runs", body("once"), &key).await;
+            assert_eq!(started.status, 202, "{}", started.body);
+            for _ in 0..2 {
+                let waited = api.post_with("/agent/run", body("once"), &key).await;
+                assert_eq!((waited.status, &waited.body["status"]), (200, &json!(ends)), "{}", waited.body);
+                assert_eq!(waited.body["run_id"], started.body["run_id"], "{id}");
+            }
+            // Of a namespace that is said no answer is kept: the log knows the run.
+            let mut named = body("once");
+            named["namespace"] = json!("default");
+            let again = api.post_with("/agent/run", named.clone(), &key).await;
+            assert_eq!((again.status, &again.body["run_id"]), (200, &started.body["run_id"]), "{}", again.body);
+            named["task"] = json!("another task");
+            let other = problem(&api.post_with("/runs", named, &key).await, &[409]);
+            assert_eq!(other["code"], "idempotency_key_reused");
+        }
+    });
+}
+
+#[test]
 fn given_a_training_of_a_former_name_when_it_is_asked_for_then_its_id_is_read_and_new_ones_have_the_new_name() {
     test(async |api| {
         let started = training(api, "key-named").await.send(api, "key-named", "XX").await;
