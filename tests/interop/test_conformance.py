@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-for part in ("exchange", "world", "routes", "commands", "flags", "settings", "rules", "rules_work", "rules_form", "errors", "states"):
+for part in ("exchange", "world", "routes", "routes_fields", "commands", "flags", "settings", "rules", "rules_work", "rules_form", "rules_keys", "rules_access",
+             "errors", "errors_wire", "states"):
     pytest.register_assert_rewrite(f"conformance.{part}")
     importlib.import_module(f"conformance.{part}")
 

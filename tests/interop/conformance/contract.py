@@ -182,10 +182,18 @@ rule.names.json
 rule.names.topics
 rule.idempotency.runs
 rule.idempotency.writes
+rule.idempotency.answers
 rule.lists
+rule.lists.cursors
 rule.access.loopback-open
 rule.access.tokens
 rule.access.scopes
+rule.access.scope.read
+rule.access.scope.run
+rule.access.scope.ingest
+rule.access.scope.train
+rule.access.scope.admin
+rule.access.sockets
 rule.access.namespaces
 rule.access.host-origin
 rule.websocket.order
@@ -196,6 +204,7 @@ rule.websocket.tokens
 rule.websocket.slow
 rule.cli.streams
 rule.cli.json
+rule.cli.json.work
 rule.cli.bars
 rule.cli.service-down
 error.tracing-down
@@ -206,6 +215,7 @@ error.model-missing
 error.no-tool-action
 error.gpu-needed
 error.package-missing
+error.package-missing.tools
 error.frontend-offline
 error.problem-document
 error.status.400
@@ -216,9 +226,12 @@ error.status.409.embedding
 error.status.409.key
 error.status.409.ended
 error.status.413
+error.status.413.limits
 error.status.415
 error.status.422
+error.status.422.types
 error.status.429
+error.status.429.rate
 error.status.503
 error.socket.1007
 error.socket.1008
@@ -228,6 +241,7 @@ error.exit.2
 error.exit.3
 error.exit.4
 error.exit.130
+error.exit.130.commands
 error.hint
 error.voice
 state.run.queued

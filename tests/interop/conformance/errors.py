@@ -80,14 +80,10 @@ def _(w):
     return [answer.problem(422, "cuda_required"), w.main.cli("finetune", "train", "--dataset", "numbers", "--name", "x", "--method", "rlhf").failed(4, "CUDA GPU is required")]
 
 
-@errors.check("error.package-missing", "a feature whose program or model is not here names what is missing")
+@errors.check("error.package-missing", "a feature whose model is not here names it")
 def _(w):
-    _, report = w.analysis
-    missing = [tool for tool in report.json["tools"] if tool["status"] == "missing"]
-    assert all(tool["name"] in tool["fix"] + str(tool["detail"]) for tool in missing), missing
     model = w.main.cli("chat", "hello", "--provider", "local", "--model", "qwen2.5-3b-instruct")
-    told = [Told(report.sent, "; ".join(f"{tool['name']}: missing · {short(tool['fix'])}" for tool in missing[:2]))] if missing else []
-    return [*told, model.failed(3, "qwen2.5-3b-instruct", "hint:")]
+    return model.failed(3, "qwen2.5-3b-instruct", "hint:")
 
 
 # ---- statuses ------------------------------------------------------------------------------------------------------------
@@ -220,9 +216,10 @@ def _(w):
     return w.main.cli("ingest", path, "-c", "broken").failed(1, "hint:")
 
 
-@errors.check("error.exit.2", "2: the command line or a setting is wrong")
+@errors.check("error.exit.2", "2: the command line or a setting is wrong, with a `hint:`")
 def _(w):
-    return [w.main.cli("no-such-command").failed(2), w.main.cli("ingest").failed(2), w.main.cli("agents", RIVERRUN_RAG_TOP_K="many").failed(2, "RIVERRUN_RAG_TOP_K")]
+    told = [w.main.cli(*words).failed(2, "\nhint: ") for words in (["no-such-command"], ["ingest"], ["agents", "--no-such-option"], ["search", "x", "-k", "many"])]
+    return [*told, w.main.cli("agents", RIVERRUN_RAG_TOP_K="many").failed(2, "RIVERRUN_RAG_TOP_K", "\nhint: ")]
 
 
 @errors.check("error.exit.3", "3: a service that is needed is down")

@@ -2,11 +2,13 @@
 
 import json
 import re
+import subprocess
+import time
 
 from conformance.core import Group, Told
-from conformance.exchange import has, short
+from conformance.exchange import Done, has, short
 from conformance.world import PLAIN, says
-from server import ROOT
+from server import BINARY, ROOT, wait_for
 
 flags = Group("Options")
 
@@ -141,6 +143,37 @@ def _(w):
     taken = w.main.cli("stream", "consume", "--collection", "flag-lynx", "--topic", "lynxes", "--idle-timeout", "1", "--json").ok()
     assert made.json["topic"] == "lynxes" and taken.json["indexed"] == 1, (made, taken)
     return [made.told("topic", "offset"), taken.told("topic", "indexed")]
+
+
+@flags.check("flag.stream.idle-timeout", "reading goes on as long as documents come, and ends once none has come for the idle time")
+def _(w):
+    from confluent_kafka import Producer
+    idle_s, more = 2.5, 6
+    w.main.cli("stream", "produce", "Vole 0 digs.", "--topic", "voles").ok()
+    producer = Producer({"bootstrap.servers": w.main.server.brokers})
+    words = ["stream", "consume", "--topic", "voles", "--collection", "flag-voles", "--idle-timeout", str(idle_s), "--json"]
+    process = subprocess.Popen([BINARY, *words], cwd=w.main.server.folder, env=w.main.server.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(lambda: (w.main.server.get("/documents?collection=flag-voles").json or {}).get("items"), 60, "the first document")
+        began = last = time.monotonic()
+        for n in range(1, more + 1):
+            try:
+                process.wait(0.5)
+            except subprocess.TimeoutExpired:
+                pass  # it reads on, as it should
+            else:
+                raise AssertionError(f"it ended {time.monotonic() - last:.1f} s after a document: {process.communicate()}")
+            last = time.monotonic()
+            producer.produce("voles", f"Vole {n} digs.".encode())
+            assert producer.flush(15) == 0
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    silent_s = time.monotonic() - last
+    done = Done(f"riverrun {' '.join(words)}", subprocess.CompletedProcess([], process.returncode, out, err)).ok()
+    assert last - began > idle_s and silent_s >= idle_s and done.json["documents"] == more + 1, (last - began, silent_s, done)
+    return done.told("documents", said=f"{more} of them came one after the other for longer than the idle time; it ended when none had come for that long")
 
 
 @flags.check("flag.memory", "namespace and session of a conversation", "memory add -n", "memory add -s", "memory chat -n", "memory chat -s",

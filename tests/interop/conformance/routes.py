@@ -120,10 +120,12 @@ def _(w):
 
 @routes.check("http.agent-run.budget", "a run ends early where its budget or its iterations are used up")
 def _(w):
+    seconds = w.main.run("add [[steps=8 delay_ms=400 id=route-seconds]]", agent="react", budget={"seconds": 1})
     tokens = w.main.run("add [[steps=6 id=route-tokens]]", agent="react", budget={"tokens": 20})
     iterations = w.main.run("add [[steps=6 id=route-iters]]", agent="react", max_iters=2)
-    assert tokens.json["stop_reason"] == "budget_tokens" and iterations.json["stop_reason"] == "max_iters", (tokens, iterations)
-    return [tokens.told("status", "stop_reason"), iterations.told("status", "stop_reason")]
+    for answer, reason in ((tokens, "budget_tokens"), (seconds, "budget_seconds"), (iterations, "max_iters")):
+        assert answer.json["stop_reason"] == reason, answer
+    return [answer.told("status", "stop_reason") for answer in (tokens, seconds, iterations)]
 
 
 @routes.check("http.runs", "202 with id, state and stream once the command is on the log, and a Location", "POST /runs")
@@ -182,13 +184,20 @@ def _(w):
 
 @routes.check("http.runs.fork", "202; a new run shares the first steps, and may have another model, agent or task", "POST /runs/{id}/fork")
 def _(w):
-    body = {"at_seq": 3, "model": "stub", "agent": "react", "task": "otherwise [[steps=2 id=route-fork]]"}
+    task = "otherwise [[steps=2 id=route-fork]]"
+    body = {"at_seq": 3, "model": "stub-embed", "agent": "critic", "task": task}
     answer = w.main.post(f"/runs/{w.ended['run_id']}/fork", body)
     assert answer.status == 202, answer
     run = w.main.server.run_end(answer.json["run_id"])
+    shared = w.ended["steps"][:3]
+    assert w.ended["agent"] == "react" and w.ended["task"] != task, w.ended
     assert run["forked_from"] == {"run_id": w.ended["run_id"], "at_seq": 3}, run
-    assert [step["kind"] for step in run["steps"][:3]] == [step["kind"] for step in w.ended["steps"][:3]], run
-    return [answer.told("status"), w.main.get(f"/runs/{run['run_id']}").told("status", "forked_from.at_seq")]
+    assert [(step["kind"], step["agent"], step.get("tool")) for step in run["steps"][:3]] == [(step["kind"], step["agent"], step.get("tool")) for step in shared], run
+    assert (run["status"], run["agent"], run["task"]) == ("succeeded", "critic", task), run
+    assert {step["agent"] for step in run["steps"][3:]} == {"critic"}, run
+    # The new task is what the other model was shown, and nobody else was asked.
+    assert {chat["model"] for chat in w.model.chats_of("route-fork")} == {"stub-embed"}, run
+    return [answer.told("status"), w.main.get(f"/runs/{run['run_id']}").told("status", "agent", "task", "forked_from.at_seq", said="`stub-embed` was asked for it")]
 
 
 @routes.check("http.runs.approvals", "202 for approve or deny with a note; the run goes on", "POST /runs/{id}/approvals/{step}")
@@ -196,12 +205,15 @@ def _(w):
     told = []
     for decision in ("approve", "deny"):
         run_id, step = w.open_run(f"route-{decision}")
-        answer = w.main.post(f"/runs/{run_id}/approvals/{step}", {"decision": decision, "note": "seen"})
+        answer = w.main.post(f"/runs/{run_id}/approvals/{step}", {"decision": decision, "note": "not on Sundays"})
         assert answer.status == 202, answer
         run = w.main.server.run_end(run_id)
         result = next(step["tool"] for step in run["steps"] if step["kind"] == "tool_result")
-        assert ("error" in result) == (decision == "deny"), result
-        told += [answer.told(said=f"the call {'gave ' + short(result['result']) if decision == 'approve' else 'was left out'}")]
+        if decision == "approve":
+            assert "error" not in result, result
+        else:
+            assert "result" not in result and "not on Sundays" in result["error"], result
+        told += [answer.told(said=f"the call {'gave ' + short(result['result']) if decision == 'approve' else 'was left out: ' + short(result['error'], 90)}")]
     return told
 
 
@@ -450,9 +462,14 @@ def _(w):
 @routes.check("http.projects-analyze.sarif", "the report as SARIF for who accepts that")
 def _(w):
     _, report = w.analysis
-    answer = w.main.get(report.sent.removeprefix("GET "), headers={"accept": "application/sarif+json"})
-    assert answer.headers["content-type"].startswith("application/sarif+json") and answer.json["version"] == "2.1.0", answer
-    return answer.told("version", "runs")
+    accepts = {"accept": "application/sarif+json"}
+    analyzed = w.main.post(f"/projects/{w.project}/analyze", {"review": False}, headers=accepts | {"prefer": "wait=120"})
+    again = w.main.get(report.sent.removeprefix("GET "), headers=accepts)
+    for answer in (analyzed, again):
+        rules = {found["ruleId"] for run in answer.json["runs"] for found in run.get("results", [])}
+        assert answer.status == 200 and answer.headers["content-type"].startswith("application/sarif+json"), answer
+        assert answer.json["version"] == "2.1.0" and "fit-before-split" in rules, answer
+    return [answer.told("version", "runs") for answer in (analyzed, again)]
 
 
 @routes.check("http.projects-improve", "asks a model for a rewrite; the proposal has a unified diff and findings before and after", "POST /projects/{id}/improve")

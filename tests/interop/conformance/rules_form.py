@@ -1,6 +1,7 @@
 """Rules of form: names, keys, lists, who may ask, sockets, the command line."""
 
 import functools
+import json
 import os
 import pty
 import re
@@ -11,7 +12,7 @@ import log_client
 from conformance.core import Told, promised
 from conformance.exchange import Talk, has, short
 from conformance.rules import rules, tool_steps
-from conformance.world import bearer, records, training
+from conformance.world import PLAIN, examples, records
 from server import BINARY, ROOT, wait_for
 
 # ---- names, keys, lists --------------------------------------------------------------------------------------------------
@@ -88,29 +89,6 @@ def _(w):
     return [first.told("run_id"), again.told(said="the same run")]
 
 
-@rules.check("rule.idempotency.writes", "every POST that writes takes a key, and a repeat is the same thing")
-def _(w):
-    document = w.main.get("/openapi.json").json["paths"]
-    writes = ["/agent/run", "/runs", "/ingest", "/memory/turns", "/memory/chat", "/projects/import", "/projects/{id}/analyze", "/projects/{id}/improve",
-              "/projects/{id}/apply", "/finetune/jobs", "/runs/{id}/fork"]
-    quokka = w.file("keys/quokka.md", "# Quokka\n\nA quokka smiles.\n")
-    asked = [("/ingest", {"source": str(quokka), "collection": "keys"}, "ingest_id"), ("/memory/turns", {"role": "user", "text": "once", "session": "keys"}, "turn_id"),
-             ("/projects/import", {"source": str(w.code)}, "project_id"), (f"/projects/{w.project}/analyze", {"review": False}, "analysis_id"),
-             (f"/projects/{w.project}/improve", {"file": "plain.py", "instruction": "x [[steps=0 id=keys]]"}, "proposal_id"),
-             (f"/runs/{w.ended['run_id']}/fork", {"at_seq": 0}, "run_id"), ("/agent/run", {"task": "add [[steps=0 id=keys-run]]", "agent": "react"}, "run_id")]
-    told = []
-    for path, body, name in asked:
-        first, again = (w.main.post(path, body, headers={"idempotency-key": "conformance-2"}) for _ in range(2))
-        assert first.json[name] == again.json[name], (first, again)
-        told.append(Told(f"POST {path.replace(w.project, '{id}').replace(w.ended['run_id'], '{id}')} twice", f"the same {name}"))
-    w.training
-    again = w.main.post("/finetune/jobs", training("numbers"), headers={"idempotency-key": "numbers"})
-    assert again.json["job_id"] == w.training[0].json["job_id"], again
-    named = [path for path in writes if any(one["name"].lower() == "idempotency-key" for one in document[path]["post"].get("parameters", []))]
-    assert named == writes, set(writes) - set(named)
-    return [*told, Told("POST /finetune/jobs twice", "the same job_id")]
-
-
 @rules.check("rule.idempotency.answers", "a repeat of what is said to a run gets the first answer, too")
 def _(w):
     told, same = [], []
@@ -121,6 +99,8 @@ def _(w):
         w.main.server.run_end(run_id)
         again = w.main.post(path, body, headers={"idempotency-key": f"repeated-{what}"})
         assert first.status == 202 and first.json["run_id"] == run_id, first
+        other = w.main.post(path, body | ({"note": "other"} if what == "approve" else {"reason": "other"}), headers={"idempotency-key": f"repeated-{what}"})
+        other.problem(409, "idempotency_key_reused")
         same.append(again.status == 202 and again.json == first.json)
         told += [first.told("run_id"), Told("the same again, once the run has ended", again.told(said="the first answer" if same[-1] else "another answer").came)]
         events = records(w.main.server, "riverrun.agent.events", run_id)
@@ -167,30 +147,6 @@ def _(w):
     opened = [nobody.get(path) for path in ("/health", "/metrics")]
     assert all(answer.status == 200 for answer in opened) and w.guarded.get("/runs").status == 200
     return told + [answer.told() for answer in opened]
-
-
-@rules.check("rule.access.scopes", "a token does what its scopes say")
-def _(w):
-    bob = Talk(w.guarded.server, bearer("bob"))
-    assert bob.get("/runs").status == 200
-    return [bob.get("/runs").told(), bob.post("/runs", {"task": "x"}).problem(403, "scope_missing")]
-
-
-@rules.check("rule.access.namespaces", "a token that is bound to namespaces gets nothing of others")
-def _(w):
-    eve = Talk(w.guarded.server, bearer("eve"))
-    run_id = w.guarded.server.post("/runs", {"task": "add [[steps=0 id=bound]]", "agent": "react"}, headers=bearer("ann")).json["run_id"]
-    wait_for(lambda: w.guarded.get(f"/runs/{run_id}").status == 200, 30, "the run to be known")
-    return [eve.post("/runs", {"task": "x", "namespace": "other"}).problem(403, "namespace_not_allowed"), eve.get(f"/runs/{run_id}").problem(404)]
-
-
-@rules.check("rule.access.host-origin", "`Host` and `Origin` are checked on what changes something and on WebSockets")
-def _(w):
-    host = w.main.post("/runs", {"task": "x"}, headers={"host": "evil.example"})
-    origin = w.main.post("/runs", {"task": "x"}, headers={"origin": "https://evil.example"})
-    socket = w.main.request("GET", "/ws/agent", headers={"origin": "https://evil.example", "upgrade": "websocket", "connection": "Upgrade",
-                                                         "sec-websocket-version": "13", "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA=="})
-    return [host.problem(403, "host_not_allowed"), origin.problem(403, "origin_not_allowed"), Told("WS /ws/agent origin: https://evil.example", socket.problem(403, "origin_not_allowed").came)]
 
 
 # ---- WebSocket -----------------------------------------------------------------------------------------------------------
@@ -291,6 +247,40 @@ def _(w):
         assert field in done.json, (command, done)
     return [Told(", ".join(f"riverrun {command} --json" for command in same), "as the routes of the same names"),
             Told(", ".join(f"riverrun {command.split()[0]}…" for command in shapes), "JSON objects with the fields of the HTTP answers")]
+
+
+@rules.check("rule.cli.json.work", "so do commands that change or follow something, each with one document; `runs watch` has a message a line, and an error leaves stdout empty")
+def _(w):
+    told = []
+
+    def tell(*words, field):
+        done = w.main.cli(*words, "--json").ok()
+        has(done.json, field)
+        told.append(done.told(said=f"a document with {field}"))
+        return done.json
+
+    tell("ingest", w.file("json/wren.md", "# Wren\n\nA wren sings.\n"), "-c", "json", field="indexed")
+    document = tell("docs", "ls", "-c", "json", field="items")["items"][0]["document_id"]
+    tell("docs", "show", document, field="versions")
+    tell("docs", "rm", document, field="documents")
+    tell("finetune", "dataset", "json", "--jsonl", w.file("json.jsonl", examples()), "--format", "sft", field="name")
+    w.proposed(PLAIN.replace("return 1", "return 71"), "json-proposal")
+    tell("project", "apply", w.project, "--file", "plain.py", "--yes", field="after_sha256")
+    tell("project", "revert", w.project, "--file", "plain.py", field="file")
+    tell("agent", "run", "add [[steps=0 id=json-run]]", "--agent", "react", field="run_id")
+    run_id, step = w.open_run("json-approved")
+    tell("runs", "resume", run_id, field="run_id")
+    tell("runs", "approve", run_id, step, field="run_id")
+    assert w.main.server.run_end(run_id)["status"] == "succeeded"
+    stopped, _ = w.open_run("json-cancelled")
+    tell("runs", "cancel", stopped, field="run_id")
+    w.main.server.run_end(stopped)
+    watched = w.main.cli("runs", "watch", run_id, "--json").ok()
+    kinds = [json.loads(line)["type"] for line in watched.out.splitlines()]
+    assert kinds[0] == "start" and kinds[-1] == "final" and set(kinds[1:-1]) == {"step"}, watched
+    refused = w.main.cli("runs", "show", "run_01h455vb4pex5vsknk084sn02q", "--json")
+    assert refused.out == "", refused
+    return [*told, watched.told(said=f"{len(kinds)} lines: start, steps, final"), refused.failed(4, "error:", "hint:")]
 
 
 @rules.check("rule.cli.bars", "bars of progress are on stderr, and only where that is a terminal")

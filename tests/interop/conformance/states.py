@@ -217,20 +217,48 @@ def _(w):
     return [refused.problem(409), after.told("status")]
 
 
+DOCUMENT_ENDS = {"DocumentIndexed", "DocumentFailed", "DocumentUnchanged"}
+
+
+def kind_of(record):
+    return log_client.headers(record)["ce_type"].rsplit(".", 1)[1]
+
+
+def ends_of_documents(w):
+    """How each document of each ingest ended, on the log: a document may be handed in again, and then it ends again."""
+    decode, found = log_client.decoder(w.main.server.url), {}
+    for record in log_client.read_topic(w.main.server.brokers, "riverrun.ingest.events"):
+        kind = kind_of(record)
+        if kind == "DocumentQueued" or kind in DOCUMENT_ENDS:
+            event = decode(record)
+            ends = found.setdefault((event["ingest_id"], event["document_id"]), [])
+            ends += [kind] if kind in DOCUMENT_ENDS else []
+    return found
+
+
 @states.check("state.terminal-events", "on the log, runs, documents, trainings and imports have exactly one terminal event each")
 def _(w):
-    w.ended, w.training, w.project
+    job = w.training[0].json["job_id"]
+    w.file("terminal/good.md", "# Good\n\nA good one.\n")
+    w.file("terminal/bad.json", '{"a"')
+    for _ in range(2):
+        w.main.server.ingest(w.folder / "files/terminal", "terminal")
     w.main.server.settle()
-    terminal = {"riverrun.agent.events": {"RunFinished"}, "riverrun.finetune.events": {"FinetuneFinished"},
-                "riverrun.projects.events": {"ProjectImported", "ProjectFailed"}}
     told = []
-    for topic, ends in terminal.items():
+    # Each with something that has surely ended.
+    terminal = {"riverrun.agent.events": ({"RunFinished"}, w.ended["run_id"]), "riverrun.finetune.events": ({"FinetuneFinished"}, job),
+                "riverrun.projects.events": ({"ProjectImported", "ProjectFailed"}, w.project)}
+    for topic, (ends, known) in terminal.items():
         counts, begun = {}, set()
         for record in log_client.read_topic(w.main.server.brokers, topic):
-            kind = log_client.headers(record)["ce_type"].rsplit(".", 1)[1]
+            kind = kind_of(record)
             begun.add(kind)
             if kind in ends:
                 counts[record.key()] = counts.get(record.key(), 0) + 1
-        assert counts and set(counts.values()) == {1}, (topic, begun, counts)
+        assert known.encode() in counts and set(counts.values()) == {1}, (topic, begun, counts)
         told.append(Told(topic, f"one {', '.join(sorted(ends & begun))} for each of those that have ended"))
-    return told
+    wait_for(lambda: all(ends_of_documents(w).values()), 60, "every document that was queued to end", every_s=0.5)
+    documents = ends_of_documents(w)
+    twice = {place: ends for place, ends in documents.items() if len(ends) != 1}
+    assert not twice and {end for ends in documents.values() for end in ends} == DOCUMENT_ENDS, twice
+    return [*told, Told("riverrun.ingest.events, by ingest and document", f"one of {', '.join(sorted(DOCUMENT_ENDS))} for each that was queued")]

@@ -20,8 +20,9 @@ from websockets.sync.client import connect
 
 BASE, RERANKER = "tiny-llama", "tiny-cross"
 CERTIFICATE, KEY = (str(ROOT / "broker/tests/data" / name) for name in ("server.pem", "server-key.pem"))
+SCOPES = ("read", "run", "ingest", "train", "admin")
 TOKENS = {"ann": ("rr_ann_may_do_everything_0001", ""), "bob": ("rr_bob_may_only_look_here_02", ":read"),
-          "eve": ("rr_eve_is_bound_to_a_team_03", ":read+run:team")}
+          "eve": ("rr_eve_is_bound_to_a_team_03", ":read+run:team")} | {scope: (f"rr_one_that_may_only_{scope}_0004", f":{scope}") for scope in SCOPES}
 CODE = "import os\nX = StandardScaler().fit_transform(X)\nparts = train_test_split(X, y)\n"
 PLAIN = "def f(x):\n    if x:\n        return 1\n    return 2\n"
 
