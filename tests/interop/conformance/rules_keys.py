@@ -60,7 +60,7 @@ def _(w):
 
     def ask(path, body):
         body, headers = body if isinstance(body, tuple) else (body, {})
-        return w.main.request("POST", path, body, headers | {"idempotency-key": "conformance-2"})
+        return w.main.request("POST", path, body, headers | {"idempotency-key": f"of {path}"})
 
     told, asked = [], set()
     for route, path, body, other in keyed(w):
