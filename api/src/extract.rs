@@ -14,6 +14,7 @@ use utoipa::IntoParams;
 use crate::config::MAX_JSON_BYTES;
 use crate::error::ApiError;
 use crate::strict::Strict;
+use crate::unambiguous::Unambiguous;
 use crate::wire::FieldError;
 
 /// `?namespace=` and nothing else.
@@ -99,10 +100,12 @@ fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
     .hint("send the body with the header `Content-Type: application/json`"))
 }
 
-/// Reads JSON into a type; the error names the field.
+/// Reads JSON into a type; the error names the field. No object may name a field twice, at any depth.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    // As JSON of any shape first. Read into a type at once, a value that can't be an enum would be reported as a fault of syntax, and
+    // of two fields below one that may hold anything, the last would be taken.
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(Strict(&mut deserializer)).map_err(|error| {
+    let Unambiguous(value) = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
         let inner = error.into_inner();
         match inner.classify() {
@@ -111,7 +114,8 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
         }
     })?;
     deserializer.end().map_err(|error| unreadable(&error))?;
-    Ok(value)
+    serde_path_to_error::deserialize(Strict(value))
+        .map_err(|error| wrong_shape(error.path().to_string(), &error.inner().to_string()))
 }
 
 fn unreadable(error: &serde_json::Error) -> ApiError {
@@ -124,10 +128,11 @@ fn wrong_shape(path: String, message: &str) -> ApiError {
     let named = reason
         .strip_prefix("missing field `")
         .or_else(|| reason.strip_prefix("unknown field `"))
+        .or_else(|| reason.strip_prefix("duplicate field `"))
         .and_then(|rest| rest.split('`').next());
     let field = match (path.as_str(), named) {
         (".", Some(name)) => name.to_owned(),
-        (path, Some(name)) if reason.starts_with("missing") => format!("{path}.{name}"),
+        (path, Some(name)) if !reason.starts_with("unknown") => format!("{path}.{name}"),
         _ => path,
     };
     ApiError::invalid(vec![FieldError::new(field, reason)])
@@ -254,12 +259,30 @@ mod tests {
             (json!({"task": "x", "budget": {"token": 1}}), "budget.token"),
             (json!({"task": "x", "tools": ["a", 2]}), "tools[1]"),
             (json!({"task": "x", "approval": "sometimes"}), "approval"),
+            (json!({"task": "x", "approval": 1}), "approval"),
+            (json!({"task": "x", "approval": {}}), "approval"),
+            (json!({"task": "x", "session_policy": []}), "session_policy"),
             (json!({"task": "x", "metadata": [1]}), "metadata"),
             (json!({"task": "x", "nonsense": 1}), "nonsense"),
         ] {
             let problem = problem(&body.to_string());
             assert_eq!((problem.status, problem.code.as_str()), (422, "invalid_request"), "{body}");
             assert_eq!(problem.errors[0].field, field, "{body}: {problem:?}");
+        }
+    }
+
+    #[test]
+    fn given_a_field_that_comes_twice_at_any_depth_when_a_body_is_read_then_it_is_named_and_none_of_the_two_is_taken() {
+        for (body, field) in [
+            (r#"{"task": "x", "task": "y"}"#, "task"),
+            (r#"{"task": "x", "budget": {"tokens": 1, "tokens": 1}}"#, "budget.tokens"),
+            (r#"{"task": "x", "metadata": {"a": 1, "a": 2}}"#, "metadata.a"),
+            (r#"{"task": "x", "metadata": {"a": [{"b": {"c": 1, "\u0063": 2}}]}}"#, "metadata.a[0].b.c"),
+        ] {
+            let problem = problem(body);
+            assert_eq!((problem.status, problem.code.as_str()), (422, "invalid_request"), "{body}");
+            assert_eq!(problem.errors[0].field, field, "{body}: {problem:?}");
+            assert!(problem.errors[0].reason.starts_with("duplicate field"), "{body}: {problem:?}");
         }
     }
 }

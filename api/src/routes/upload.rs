@@ -10,6 +10,7 @@ use riverrun_log::Outgoing;
 use riverrun_log::blobs::sha256_hex;
 use riverrun_schemas::ingest::{IngestCommand, IngestEvent, IngestScanned, SubmitDocument, document_id};
 use riverrun_schemas::{BlobRef, Collection, IngestId, now_ms};
+use serde_json::Value;
 
 use super::form;
 use super::ingest::check_model;
@@ -18,6 +19,7 @@ use crate::config::{MAX_FILE_BYTES, MAX_FILES};
 use crate::error::ApiError;
 use crate::state::AppState;
 use crate::submit::{self, IngestTarget};
+use crate::unambiguous::Unambiguous;
 use crate::wire::IngestBody;
 
 /// Longest text field, in bytes.
@@ -188,9 +190,12 @@ async fn read(mut form: Multipart) -> Result<(IngestBody, Vec<File>), ApiError> 
             "include" => body.include.push(text),
             "exclude" => body.exclude.push(text),
             "metadata" => {
-                let parsed = serde_json::from_str(&text)
+                let Unambiguous(parsed) = serde_json::from_str(&text)
                     .map_err(|error| ApiError::field("metadata", format!("is not a JSON object: {error}")))?;
-                body.metadata = Some(parsed);
+                let Value::Object(object) = parsed else {
+                    return Err(ApiError::field("metadata", "is not a JSON object"));
+                };
+                body.metadata = Some(object);
             }
             _ => return Err(ApiError::field(&name, "is no field of this form")),
         }

@@ -28,7 +28,6 @@ use crate::hub::{StreamEnd, unknown_ingest};
 use crate::routes::runs::FollowQuery;
 use crate::state::AppState;
 use crate::submit;
-use crate::unambiguous::Unambiguous;
 use crate::wire::{RunBody, RunMessage};
 use session::{Closing, Say, close, follow};
 
@@ -197,7 +196,7 @@ async fn first_message(socket: &mut WebSocket) -> Result<String, Option<Closing>
 
 /// A body of `/agent/run`, and whether the client wants tokens too.
 fn request(text: &str) -> Result<(RunBody, bool), ApiError> {
-    let Unambiguous(mut message) = extract::parse(text.as_bytes())?;
+    let mut message: Value = extract::parse(text.as_bytes())?;
     let tokens = match message.as_object_mut().and_then(|fields| fields.shift_remove("tokens")) {
         None => false,
         Some(Value::Bool(wanted)) => wanted,
