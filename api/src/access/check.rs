@@ -146,11 +146,11 @@ fn foreign_page() -> ApiError {
     .hint("send the token as `Authorization: Bearer <token>`, or add the page's origin to RIVERRUN_API_ALLOWED_ORIGINS")
 }
 
-/// `/mcp` is the default namespace, `/mcp/{namespace}` another.
+/// `/mcp` is the namespace of whoever names none, `/mcp/{namespace}` that one.
 fn admit_path(path: &str) -> Result<(), ApiError> {
     match path.strip_prefix("/mcp/") {
         Some(name) => caller::admit(&name.parse::<Namespace>()?),
-        None => caller::admit(&Namespace::default()),
+        None => caller::admit(&caller::home()),
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) enum Reach {
     Listed,
     /// An id in the path stands for something that is in one.
     ById,
-    /// The path names it.
+    /// The path names it; a token's first one, or the default one, where it does not.
     Path,
     /// A message names it after the answer has begun.
     Later,

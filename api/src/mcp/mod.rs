@@ -28,6 +28,7 @@ use rmcp::{RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Map, Value};
 use tower::ServiceExt as _;
 
+use crate::access::caller;
 use crate::config::MAX_JSON_BYTES;
 use crate::error::ApiError;
 use crate::extract::Path;
@@ -147,15 +148,15 @@ fn answered(status: StatusCode, bytes: &[u8]) -> Result<Value, String> {
     Err(std::iter::once(detail.to_owned()).chain(faults).chain(hint).collect::<Vec<_>>().join("\n"))
 }
 
-/// `/mcp` for the default namespace, `/mcp/{namespace}` for another. Host, origin and token are checked around it, as for
-/// every route.
+/// `/mcp` for the namespace of whoever names none (a bound token's first one, else the default one), `/mcp/{namespace}` for that
+/// one. Host, origin and token are checked around it, as for every route.
 pub(crate) fn router(routes: Router) -> Router {
     let backend: Arc<dyn Backend> = Arc::new(OwnRoutes(routes));
     Router::new().route("/mcp", any(handle)).route("/mcp/{namespace}", any(handle_namespace)).with_state(backend)
 }
 
 async fn handle(State(backend): State<Arc<dyn Backend>>, request: Request) -> Response {
-    serve(backend, Namespace::default(), request).await
+    serve(backend, caller::home(), request).await
 }
 
 async fn handle_namespace(

@@ -120,10 +120,21 @@ async fn given_a_token_that_is_bound_to_a_namespace_when_it_asks_for_anything_of
         "/tools?namespace=team-2",
         &format!("/runs/{own_id}?namespace=team-2"),
         "/mcp/team-2",
-        "/mcp",
     ] {
         let reply = send(&api, ann, "GET", path, None).await;
         assert_eq!(problem(&reply, &[403])["code"], "namespace_not_allowed", "{path}");
+    }
+    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } });
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello });
+    for path in ["/mcp", "/mcp/team"] {
+        let headers = [
+            ("authorization", "Bearer ann-token"),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", "2025-06-18"),
+        ];
+        let reply = api.post_with(path, hello.clone(), &headers).await;
+        let instructions = reply.body["result"]["instructions"].as_str().unwrap_or_default();
+        assert!(instructions.contains("in namespace team."), "{path}: {} {}", reply.status, reply.body);
     }
     // An id of another namespace is as unknown as one that never was, with whatever verb.
     for (method, rest) in [("GET", ""), ("GET", "/tree"), ("GET", "/events"), ("POST", "/cancel"), ("POST", "/resume")]
