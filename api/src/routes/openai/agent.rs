@@ -1,7 +1,7 @@
 //! A run of an agent behind the shape of a chat. The run is on the log like every other: a client that goes away leaves it running.
 
 use axum::Json as Reply;
-use axum::http::HeaderValue;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, stream};
 use riverrun_models::{Message, Role};
@@ -11,12 +11,12 @@ use super::chat::{Head, sse};
 use super::error::error_body;
 use super::{AUTO, fields, request, usage};
 use crate::accept;
-use crate::error::{ApiError, run_failed};
+use crate::error::ApiError;
 use crate::hub::StreamEnd;
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::openai::CompletionBody;
-use crate::wire::{RunBody, RunMessage, RunStatus, RunView, StepView};
+use crate::wire::{FailureView, RunBody, RunMessage, RunStatus, RunView, StepView};
 
 /// Answers a chat by a run, or by the one that the same key started.
 pub(super) async fn complete(
@@ -120,8 +120,36 @@ fn answer(result: &RunView) -> Result<String, ApiError> {
             let detail = format!("run {} was cancelled", result.run_id);
             Err(ApiError::conflict("run_cancelled", detail).about_run(result.run_id))
         }
-        (Some(error), _) => Err(run_failed(error, result.run_id)),
+        (Some(error), _) => Err(failed(error).about_run(result.run_id)),
         (None, _) => Ok(result.answer.clone().unwrap_or_default()),
+    }
+}
+
+/// The answer for a run that failed: what is answered for a chat of a model that fails so.
+fn failed(error: &FailureView) -> ApiError {
+    let status = match error.code.as_str() {
+        // What was asked for can't be had so.
+        "context_overflow" | "model_bad_request" | "model_unsupported" | "unknown_provider" | "unknown_agent"
+        | "unknown_tool" | "empty_task" | "budget_tokens" | "budget_seconds" | "loop_detected" | "event_too_large" => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
+        "model_rate_limited" => StatusCode::TOO_MANY_REQUESTS,
+        "model_runtime_down"
+        | "model_missing"
+        | "model_unreadable"
+        | "model_unauthorized"
+        | "model_bad_response"
+        | "model_timeout"
+        | "log_unavailable"
+        | "log_not_writable"
+        | "blob_store_unavailable" => StatusCode::SERVICE_UNAVAILABLE,
+        "log_disk_full" => StatusCode::INSUFFICIENT_STORAGE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let answer = ApiError::new(status, error.code.clone(), error.message.clone());
+    match &error.hint {
+        Some(hint) => answer.hint(hint.clone()),
+        None => answer,
     }
 }
 
@@ -183,7 +211,40 @@ fn reasoning(step: &StepView) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::error::status;
     use super::*;
+
+    #[test]
+    fn given_a_run_that_failed_when_its_chat_is_answered_then_only_a_defect_is_500() {
+        for (code, answered, shown) in [
+            ("context_overflow", 400, "context_length_exceeded"),
+            ("model_bad_request", 400, "model_bad_request"),
+            ("unknown_provider", 400, "unknown_provider"),
+            ("budget_tokens", 400, "budget_tokens"),
+            ("budget_seconds", 400, "budget_seconds"),
+            ("loop_detected", 400, "loop_detected"),
+            ("model_rate_limited", 429, "model_rate_limited"),
+            ("model_missing", 404, "model_not_found"),
+            ("model_runtime_down", 503, "model_runtime_down"),
+            ("model_unauthorized", 503, "model_unauthorized"),
+            ("model_timeout", 503, "model_timeout"),
+            ("blob_store_unavailable", 503, "blob_store_unavailable"),
+            ("log_disk_full", 507, "log_disk_full"),
+            ("internal", 500, "internal"),
+            ("worker_lost", 500, "worker_lost"),
+            ("model_internal", 500, "model_internal"),
+        ] {
+            let error =
+                FailureView { code: code.to_owned(), message: "it is so".to_owned(), hint: Some("do so".to_owned()) };
+            let problem = failed(&error).about_run("run_x").problem();
+            assert_eq!(status(&problem).as_u16(), answered, "{code}");
+            let body = error_body(&problem);
+            assert_eq!(
+                (&body["error"]["code"], &body["error"]["message"]),
+                (&json!(shown), &json!("it is so (do so)"))
+            );
+        }
+    }
 
     #[test]
     fn given_a_conversation_when_it_becomes_a_task_then_the_last_words_are_the_task() {

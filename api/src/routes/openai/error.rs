@@ -34,7 +34,7 @@ pub(crate) async fn reshape(request: Request, next: Next) -> Response {
 }
 
 /// OpenAI's API knows 400 where ours says 422, and a model that is not there is not found.
-fn status(problem: &Problem) -> StatusCode {
+pub(super) fn status(problem: &Problem) -> StatusCode {
     match problem.code.as_str() {
         "model_missing" => StatusCode::NOT_FOUND,
         _ if problem.status == 422 => StatusCode::BAD_REQUEST,
