@@ -73,6 +73,8 @@ struct Inner {
     tracing: TracingService,
     figures: RunFigures,
     schemas: Schemas,
+    /// Cancelled when the process stops.
+    closed: CancellationToken,
 }
 
 #[derive(Default)]
@@ -171,6 +173,7 @@ impl Hub {
             tracing,
             figures: RunFigures::default(),
             schemas,
+            closed: CancellationToken::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -187,9 +190,15 @@ impl Hub {
 
     /// Sends every listener away: the process is stopping.
     pub fn close(&self) {
+        self.inner.closed.cancel();
         let mut state = self.inner.state.lock();
         state.runs.values_mut().for_each(LiveRun::send_away);
         state.ingests.clear();
+    }
+
+    /// Ends when the process stops: for streams that listen to nothing here.
+    pub(crate) async fn closed(&self) {
+        self.inner.closed.cancelled().await;
     }
 
     /// What it counts.

@@ -105,7 +105,10 @@ impl Follower {
                 if job.ended() {
                     return Ok(FinetuneMessage::Final { job: Box::new(job) });
                 }
-                tokio::time::sleep(LOOK_AGAIN).await;
+                tokio::select! {
+                    () = self.state.hub().closed() => return Err(ApiError::shutting_down()),
+                    () = tokio::time::sleep(LOOK_AGAIN) => {}
+                }
             }
         }
     }

@@ -154,7 +154,7 @@ async fn agent(State(state): State<AppState>, given: Upgrade) -> Result<Response
     }))
 }
 
-/// The run that the first message asks for, unless the token was lost before it came; `None` in the error when the client is gone.
+/// The run that the first message asks for, unless the token was lost or the process stops before it came; `None` in the error when the client is gone.
 async fn begin(
     state: &AppState,
     socket: &mut WebSocket,
@@ -163,6 +163,7 @@ async fn begin(
     let text = tokio::select! {
         biased;
         () = token_lost => return Err(Some(revoked())),
+        () = state.hub().closed() => return Err(Some(Closing::Failed(ApiError::shutting_down()))),
         text = first_message(socket) => text?,
     };
     let (body, tokens) = request(&text).map_err(|error| Some(Closing::of_request(error)))?;

@@ -381,3 +381,12 @@ fn given_pages_that_must_not_be_when_they_are_asked_for_then_the_answer_says_why
         }
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_socket_that_has_asked_for_nothing_yet_when_the_process_stops_then_it_is_told_so() {
+    let api = Api::configured(|config| config).await;
+    let mut silent = connect(&api, "/ws/agent").await;
+    let ((messages, close), ()) = tokio::join!(read(&mut silent), api.stop());
+    assert!(messages.is_empty(), "{messages:?}");
+    assert_eq!(close.expect("a close frame").0, 1001);
+}
