@@ -19,6 +19,7 @@ pub mod config;
 pub mod crew;
 mod documents;
 mod drain;
+mod encoding;
 pub mod error;
 pub mod extract;
 pub mod figures;
@@ -98,6 +99,7 @@ fn wrap(routes: Router, core: Core) -> Router {
         .layer(middleware::from_fn(routes::openai::reshape))
         .layer(middleware::from_fn_with_state(config.clone(), guard::check))
         .layer(middleware::from_fn_with_state(core, access::check::check))
+        .layer(middleware::from_fn(encoding::check))
         .layer(DefaultBodyLimit::max(MAX_JSON_BYTES));
     let routes = routes.fallback(routes::web::page).method_not_allowed_fallback(error::no_method).layer(around);
     match cors(&config.allowed_origins) {
