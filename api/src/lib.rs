@@ -36,6 +36,7 @@ mod keyed;
 pub mod mcp;
 pub mod metrics;
 mod prefer;
+mod queries;
 pub mod remember;
 pub mod reservations;
 pub mod routes;
@@ -68,12 +69,15 @@ use config::{MAX_JSON_BYTES, MAX_UPLOAD_BYTES};
 /// The whole API.
 pub fn app(state: AppState) -> Router {
     let core = state.core().clone();
-    let (core_routes, _) = routes::core::<AppState>().split_for_parts();
-    let (stack_routes, _) = routes::stack().split_for_parts();
+    let (core_routes, core_document) = routes::core::<AppState>().split_for_parts();
+    let (stack_routes, stack_document) = routes::stack().split_for_parts();
+    let without_query = queries::WithoutQuery::of(&[&core_document, &stack_document]);
+    let unasked = middleware::from_fn_with_state(without_query, queries::check);
     let isolated = middleware::from_fn_with_state(state.clone(), isolation::check);
     let idempotent = middleware::from_fn_with_state(state.clone(), idempotency::keep);
-    let core_routes = core_routes.merge(routes::registry::alias()).layer(idempotent.clone());
-    let plain = core_routes.merge(stack_routes.layer(idempotent).layer(isolated.clone()));
+    let core_routes = core_routes.merge(routes::registry::alias()).layer(unasked.clone()).layer(idempotent.clone());
+    // Behind the isolation, which takes its parameter out of the query.
+    let plain = core_routes.merge(stack_routes.layer(unasked).layer(idempotent).layer(isolated.clone()));
     let mcp = mcp::router(plain.clone().with_state(state.clone()));
     let routes = plain.merge(ws::router().layer(isolated)).with_state(state);
     wrap(routes.merge(routes::docs::router()).merge(mcp), core)

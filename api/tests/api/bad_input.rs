@@ -153,6 +153,8 @@ fn given_requests_that_are_none_when_they_come_then_the_status_says_what_is_wron
             (422, "invalid_request", "GET", "/runs?status=odd", None, b"", vec![]),
             (422, "cursor_invalid", "GET", "/runs?cursor=%00", None, b"", vec![]),
             (422, "invalid_request", "GET", "/runs?nonsense=1", None, b"", vec![]),
+            (422, "invalid_request", "GET", "/agents?x=1", None, b"", vec![]),
+            (422, "invalid_request", "GET", "/providers?x", None, b"", vec![]),
             (422, "invalid_request", "POST", "/runs", json, task, vec![("idempotency-key", " ")]),
             (
                 422,
@@ -171,6 +173,32 @@ fn given_requests_that_are_none_when_they_come_then_the_status_says_what_is_wron
             let found = problem(&reply, &[status]);
             assert_eq!(found["code"], code, "{method} {path}: {found}");
         }
+    });
+}
+
+#[test]
+fn given_a_query_when_any_operation_that_writes_and_takes_none_is_asked_then_it_is_refused_by_its_name() {
+    let document = serde_json::to_value(riverrun_api::openapi()).unwrap();
+    test(async |api| {
+        let mut tried = 0;
+        for (path, method) in operations() {
+            let parameters = &document["paths"][&path][method.to_lowercase()]["parameters"];
+            let takes = parameters.as_array().is_some_and(|all| all.iter().any(|one| one["in"] == "query"));
+            // Clients of other products add parameters of their own.
+            let foreign = path.starts_with("/v1/") || path.starts_with("/subjects");
+            if !["POST", "PUT", "DELETE"].contains(&method.as_str()) || takes || foreign {
+                continue;
+            }
+            let path = format!("{}?namespace=team", filled(&path, "x"));
+            let reply = raw(api, &method, &path, Some("application/json"), br#"{"task": "x"}"#, &[]).await;
+            let found = problem(&reply, &[422]);
+            assert_eq!(found["errors"][0]["field"], "namespace", "{method} {path}: {found}");
+            assert!(found["hint"].as_str().unwrap().starts_with("leave the query out"), "{method} {path}: {found}");
+            tried += 1;
+        }
+        assert!(tried > 15, "{tried}");
+        let own = raw(api, "POST", "/runs?", Some("application/json"), br#"{"task": "x"}"#, &[]).await;
+        assert_eq!(own.status, 202, "an empty query says nothing: {}", own.body);
     });
 }
 
