@@ -12,7 +12,7 @@ use super::Hub;
 use super::draft::{Draft, Piece};
 use super::live::{Listener, Note};
 use crate::error::ApiError;
-use crate::wire::{RunMessage, RunView, StepView};
+use crate::wire::{PendingApprovalView, RunMessage, RunStatus, RunView, StepView};
 
 /// How long a run that nobody knows is waited for: another process may have accepted it a moment ago.
 const UNKNOWN_PATIENCE: Duration = Duration::from_secs(2);
@@ -86,10 +86,28 @@ impl RunStream {
     }
 
     /// Waits for the end and gives the run with all its steps; comes back by itself when it was too slow.
-    pub async fn result(mut self) -> Result<RunView, ApiError> {
+    pub async fn result(self) -> Result<RunView, ApiError> {
+        self.wait(false).await
+    }
+
+    /// The same, or the run as it is once it waits for a person: for who could wait for that without an end.
+    pub async fn settled(self) -> Result<RunView, ApiError> {
+        self.wait(true).await
+    }
+
+    async fn wait(mut self, ends_at_question: bool) -> Result<RunView, ApiError> {
         loop {
             match self.next().await {
                 Some(Ok(RunMessage::Final { result, .. })) => return Ok(*result),
+                Some(Ok(RunMessage::Step { step, .. }))
+                    if ends_at_question && PendingApprovalView::of(&step).is_some() =>
+                {
+                    // It may have been answered meanwhile.
+                    let run = self.hub.run(self.run_id).await?.ok_or_else(|| unknown(self.run_id))?;
+                    if run.status == RunStatus::WaitingApproval {
+                        return Ok(run);
+                    }
+                }
                 Some(Ok(RunMessage::Start { .. } | RunMessage::Step { .. } | RunMessage::Token { .. })) => {}
                 Some(Err(StreamEnd::Failed(error))) => return Err(error),
                 Some(Err(StreamEnd::TooSlow)) => self = RunStream::new(self.hub, self.run_id, self.last, self.tokens),

@@ -23,7 +23,7 @@ const OWN: &[Own] = &[
     Own {
         name: "run_agent",
         description: "Runs an agent on a task and gives its answer with citations. Tools of the run that change something \
-                      outside wait for a person's approval at riverrun.",
+                      outside wait for a person's approval at riverrun: the status is then waiting_approval, with what is asked.",
         schema: run_schema,
         reads: false,
     },
@@ -150,7 +150,17 @@ fn is_name(name: &str) -> bool {
 pub(super) fn answer(name: &str, answer: Value) -> Value {
     match name {
         "run_agent" => {
-            let kept = ["run_id", "status", "agent", "answer", "citations", "stop_reason", "error", "usage"];
+            let kept = [
+                "run_id",
+                "status",
+                "agent",
+                "answer",
+                "citations",
+                "pending_approvals",
+                "stop_reason",
+                "error",
+                "usage",
+            ];
             let kept = kept.iter().filter_map(|key| Some(((*key).to_owned(), answer.get(key)?.clone())));
             Value::Object(kept.collect())
         }
@@ -182,6 +192,15 @@ mod tests {
         assert_eq!(path, "/tools/order/call");
         assert_eq!(call, json!({ "arguments": { "confirm": true }, "namespace": "team" }));
         assert_eq!(body("list_collections", json!({})).0, "/collections?namespace=team");
+    }
+
+    #[test]
+    fn given_a_run_that_waits_for_a_person_when_it_is_answered_then_the_client_learns_which_and_for_what() {
+        let pending = json!([{ "step": 2, "tool": "pay", "arguments": {}, "reason": "it changes something outside" }]);
+        let run =
+            json!({ "run_id": "run_x", "status": "waiting_approval", "pending_approvals": pending, "steps": [1] });
+        let told = json!({ "run_id": "run_x", "status": "waiting_approval", "pending_approvals": pending });
+        assert_eq!(answer("run_agent", run), told);
     }
 
     #[test]

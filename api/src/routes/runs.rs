@@ -33,23 +33,30 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
         .routes(routes!(cancel))
 }
 
-/// Runs an agent and waits for its end. A caller that goes away leaves the run running: `GET /runs/{id}` has it.
+/// Runs an agent and waits for its end, or until it waits for a person, who may take any time: then the answer is 202 with the run as it is.
+/// A caller that goes away leaves the run running: `GET /runs/{id}` has it.
 #[utoipa::path(post, path = "/agent/run", tag = "agents", request_body = RunBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same run")),
-    responses((status = 200, body = RunView), (status = 409, description = "the key was used with another body", body = Problem),
+    responses((status = 200, body = RunView),
+        (status = 202, description = "the run waits for a person: `pending_approvals` says for what", body = RunView, headers(("Location" = String, description = "the run"))),
+        (status = 409, description = "the key was used with another body", body = Problem),
         (status = 422, body = Problem), (status = 500, description = "the model runtime is down", body = Problem)))]
 async fn run_and_wait(
     State(state): State<AppState>,
     key: IdempotencyKey,
     Json(body): Json<RunBody>,
-) -> Result<Reply<RunView>, ApiError> {
+) -> Result<Response, ApiError> {
     let _slot = state.stream_slot()?;
     let _open = state.core().metrics().stream();
     let accepted = accept::run(&state, key.0.as_deref(), body).await?;
-    let result = state.hub().run_stream(accepted.run_id, 0, false).result().await?;
+    let result = state.hub().run_stream(accepted.run_id, 0, false).settled().await?;
     match &result.error {
         Some(error) if error.code == "model_runtime_down" => Err(run_failed(error, result.run_id)),
-        _ => Ok(Reply(result)),
+        _ if result.status == RunStatus::WaitingApproval => {
+            let place = location(&format!("/runs/{}", result.run_id));
+            Ok((StatusCode::ACCEPTED, place, Reply(result)).into_response())
+        }
+        _ => Ok(Reply(result).into_response()),
     }
 }
 

@@ -80,6 +80,22 @@ fn given_a_run_that_waits_when_it_is_answered_then_it_goes_on_and_the_second_ans
 }
 
 #[test]
+fn given_a_request_that_waits_for_its_run_when_that_waits_for_a_person_then_it_is_answered_with_the_run_and_what_is_asked()
+ {
+    test(async |api| {
+        let body = json!({"task": "wait [[steps=1 id=asked-while-waiting]]", "agent": "react", "approval": "always"});
+        let reply = api.post("/agent/run", body).await;
+        assert_eq!((reply.status, &reply.body["status"]), (202, &json!("waiting_approval")), "{}", reply.body);
+        let id = reply.body["run_id"].as_str().unwrap();
+        assert_eq!(reply.headers["location"].to_str().unwrap(), format!("/runs/{id}"));
+        let pending = &reply.body["pending_approvals"][0];
+        assert_eq!(pending["tool"], "calculator", "{}", reply.body);
+        assert_eq!(decide(api, id, &pending["step"], "approve").await.status, 202);
+        assert_eq!(ended(api, id).await["answer"], "done after 1 steps");
+    });
+}
+
+#[test]
 fn given_a_question_when_the_same_answer_comes_twice_at_once_then_one_of_them_is_a_conflict() {
     test(async |api| {
         let id = careful(api, "wait [[steps=1 id=answered-twice]]").await;
