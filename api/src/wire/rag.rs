@@ -316,6 +316,8 @@ mod tests {
             ("filter", json!([["doc"]]), "filter"),
             ("wordings", json!([1]), "wordings[0]"),
             ("mode", json!("psychic"), "mode"),
+            ("mode", json!(1), "mode"),
+            ("fusion", json!(false), "fusion"),
             ("context_bytes", json!(-1), "context_bytes"),
         ] {
             let mut body = json!({"query": "x", "collection": "y"});

@@ -34,6 +34,8 @@ fn given_bodies_that_can_not_be_when_they_are_posted_then_each_field_is_named() 
         for (path, body, fields) in [
             ("/agent/run", json!({"task": ""}), vec!["task"]),
             ("/agent/run", json!({"task": 1}), vec!["task"]),
+            ("/agent/run", json!({"task": "x", "approval": 1}), vec!["approval"]),
+            ("/runs/run_01h455vb4pex5vsknk084sn02q/approvals/3", json!({"decision": true}), vec!["decision"]),
             ("/agent/run", json!({"task": "x", "agent": "root", "tools": ["rm"]}), vec!["agent", "tools[0]"]),
             ("/runs", json!({"task": "x", "namespace": "a__b"}), vec!["namespace"]),
             ("/runs", json!({"task": "x", "tsak": "y"}), vec!["tsak"]),
@@ -221,6 +223,23 @@ fn given_a_field_of_a_form_that_may_come_once_when_it_comes_twice_then_it_is_ref
                 let expected = json!([{"field": field, "reason": "came twice in the form"}]);
                 assert_eq!(problem(&reply, &[422])["errors"], expected, "{path} {field}");
             }
+        }
+    });
+}
+
+#[test]
+fn given_metadata_that_has_a_field_twice_when_it_comes_as_json_or_in_a_form_then_it_is_refused_by_its_name() {
+    test(async |api| {
+        let twice = r#"{"a": {"b": 1, "b": 2}}"#;
+        let body = format!(r#"{{"task": "x", "metadata": {twice}}}"#);
+        let reply = raw(api, "POST", "/runs", Some("application/json"), body.as_bytes(), &[]).await;
+        assert_eq!(problem(&reply, &[422])["errors"][0]["field"], "metadata.a.b", "{}", reply.body);
+        for metadata in [twice, "[]", "x"] {
+            let form =
+                format!("--XX\r\ncontent-disposition: form-data; name=\"metadata\"\r\n\r\n{metadata}\r\n--XX--\r\n");
+            let kind = Some("multipart/form-data; boundary=XX");
+            let reply = raw(api, "POST", "/ingest", kind, form.as_bytes(), &[]).await;
+            assert_eq!(problem(&reply, &[422])["errors"][0]["field"], "metadata", "{metadata}: {}", reply.body);
         }
     });
 }
