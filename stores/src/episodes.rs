@@ -9,12 +9,9 @@ use std::sync::Arc;
 use riverrun_schemas::{ChunkId, Collection, CollectionName, DocumentId, Namespace, Session};
 use tokio::sync::Mutex;
 
-use crate::chunk::{ChunkFilter, StoredChunk, Versions};
+use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, Versions};
 use crate::error::StoreError;
 use crate::vectors::{VectorPoint, VectorStore};
-
-/// Most memories of one recall.
-pub const MAX_RECALL: usize = 50;
 
 /// A memory to be found by its vector.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +65,7 @@ impl Episodes {
         self.vectors.flush(&collection).await
     }
 
-    /// The `k` memories of the conversation nearest to `vector`, best first; at most [`MAX_RECALL`].
+    /// The `k` memories of the conversation nearest to `vector`, best first; at most [`MAX_HITS`].
     pub async fn recall(
         &self,
         session: &Session,
@@ -79,7 +76,7 @@ impl Episodes {
         let own = document(session);
         let filter = ChunkFilter { documents: vec![own], ..ChunkFilter::default() };
         let collection = collection(&session.namespace, model);
-        let hits = match self.vectors.search(&collection, vector, k.min(MAX_RECALL), &filter).await {
+        let hits = match self.vectors.search(&collection, vector, k.min(MAX_HITS), &filter).await {
             Err(StoreError::NoCollection(_)) => return Ok(Vec::new()),
             other => other?,
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use riverrun_agents::memory::{MemoryModels, Written};
+use riverrun_agents::memory::{ContextRequest, Memory, MemoryContext, MemoryModels, StoredMemory, Written};
 use riverrun_models::{EmbedPurpose, EmbedReply, Message, ModelError, Usage};
 use riverrun_schemas::agent::{
     AgentEvent, ApprovalPolicy, RunAccepted, RunClaimed, RunFinished, RunOutcome, RunRequest,
@@ -13,10 +13,11 @@ use riverrun_schemas::memory::{
     EpisodeRemembered, MemoryEvent, MemoryForgotten, SummaryWritten, TurnRecorded, TurnRole, run_turn_id,
 };
 use riverrun_schemas::{Decoded, EpisodeId, EventSet, ForgetId, RunId, Session, Topic, TurnId};
-use riverrun_stores::Episodes;
+use riverrun_stores::read_models::{LogRecord, Projected, apply, next_offset};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
+use riverrun_stores::{EpisodePoint, Episodes, Sql};
 use riverrun_workers::memory::{EpisodeKeeper, RunRecorder, Summarizer, patient};
-use riverrun_workers::runtime::testkit::{Stack, eventually, twice};
+use riverrun_workers::runtime::testkit::{Stack, context, eventually, twice};
 use riverrun_workers::runtime::{self, Worker};
 use tokio_util::sync::CancellationToken;
 
@@ -55,7 +56,12 @@ impl MemoryModels for Stub {
 
     async fn embed(&self, texts: Vec<String>, _: EmbedPurpose) -> Result<EmbedReply, ModelError> {
         self.check()?;
-        let vector = |text: &String| vec![1.0, text.len() as f32 / 100.0];
+        let vector = |text: &String| match text {
+            question if question.contains("toy called") => vec![1.0, 0.0],
+            answer if answer.contains("Zorb") => vec![1.0, 0.5],
+            weather if weather.contains("weather") => vec![0.0, 1.0],
+            other => vec![1.0, other.len() as f32 / 100.0],
+        };
         let vectors = texts.iter().map(vector).collect();
         Ok(EmbedReply { model: "stub".into(), vectors, dimensions: 2, truncated: 0, usage: Usage::default() })
     }
@@ -312,4 +318,96 @@ async fn given_vectors_that_are_gone_when_the_worker_starts_then_they_are_made_a
     let stop = start(&stack, EpisodeKeeper::new(models, empty.clone()));
     eventually("the vector again", || async { (empty.count(&of, None).await.unwrap() == 1).then_some(()) }).await;
     stop.cancel();
+}
+
+const QUESTION: &str = "what is the toy called?";
+
+/// A conversation as the workers leave it: every exchange is two turns, and all but the last are episodes.
+async fn kept_conversation(sql: &Sql, kept: &Episodes, of: &Session, exchanges: &[(String, &str)]) {
+    let (mut events, mut memories) = (Vec::<MemoryEvent>::new(), Vec::new());
+    for (number, (question, answer)) in exchanges.iter().enumerate() {
+        let said = [(TurnRole::User, question.clone()), (TurnRole::Assistant, (*answer).to_owned())];
+        let mut turn_ids = Vec::new();
+        for (role, text) in said {
+            let turn_id = TurnId::derive(&[of.name.as_str(), &number.to_string(), role.as_str()]);
+            turn_ids.push(turn_id);
+            let (namespace, session) = (of.namespace.clone(), of.name.clone());
+            events.push(TurnRecorded { namespace, session, turn_id, role, text, run_id: None, at: 0 }.into());
+        }
+        if number + 1 == exchanges.len() {
+            break;
+        }
+        let episode_id = EpisodeId::derive(&[of.name.as_str(), &number.to_string()]);
+        let text = format!("user: {question}\nassistant: {answer}");
+        memories.push((episode_id.to_string(), text.clone()));
+        let (namespace, session) = (of.namespace.clone(), of.name.clone());
+        events.push(EpisodeRemembered { namespace, session, episode_id, text, turn_ids, at: 0 }.into());
+    }
+    let next = next_offset(sql, Topic::MemoryEvents, 0).await.unwrap();
+    let record = |(event, offset)| LogRecord {
+        topic: Topic::MemoryEvents,
+        partition: 0,
+        offset,
+        body: Projected::Memory(event),
+    };
+    let records: Vec<LogRecord> = events.into_iter().zip(next..).map(record).collect();
+    apply(sql, &records).await.unwrap();
+    let texts = memories.iter().map(|(_, text)| text.clone()).collect();
+    let vectors = Stub::default().embed(texts, EmbedPurpose::Document).await.unwrap().vectors;
+    let point = |((id, text), vector)| EpisodePoint { id, text, vector };
+    kept.remember(of, "stub", 2, memories.into_iter().zip(vectors).map(point).collect()).await.unwrap();
+}
+
+/// Memory with a window of so many tokens.
+fn memory(sql: &Sql, kept: &Episodes, window_tokens: usize) -> StoredMemory {
+    let producer = context("memory").producer;
+    StoredMemory::new(sql.clone(), kept.clone(), Arc::new(Stub::default()), producer, window_tokens)
+}
+
+async fn shown(memory: &StoredMemory, of: &Session, k: usize) -> MemoryContext {
+    let request = ContextRequest { query: Some(QUESTION.to_owned()), k, reserved_tokens: 0 };
+    memory.context(of, &request).await.unwrap()
+}
+
+#[tokio::test]
+async fn given_any_number_of_newer_turns_that_resemble_the_query_more_when_it_is_recalled_then_the_older_exchange_is_found()
+ {
+    let (_folder, kept) = vectors();
+    let tables = tempfile::tempdir().unwrap();
+    let sql = Sql::open(tables.path().join("read.db")).await.unwrap();
+    // Around every number that is searched for at once, and as many as a window looks at.
+    for newer in [0, 5, 10, 11, 14, 15, 16, 20, 29, 50, 61, 119, 240] {
+        let of = session(&format!("{newer} newer"));
+        let mut exchanges = vec![("the toy is a ball named Zorb".to_owned(), "noted")];
+        exchanges.extend((0..30).map(|_| (format!("the weather {}", "is fine and ".repeat(60)), "yes")));
+        exchanges.extend((0..newer).map(|n| (format!("what is the toy called? try {n}"), "no idea")));
+        exchanges.push(("well then".to_owned(), "well"));
+        kept_conversation(&sql, &kept, &of, &exchanges).await;
+        // Room for the newer ones, and for no more than one of the long ones.
+        let memory = memory(&sql, &kept, 200 + newer * 9);
+        for k in [1, 5, 20] {
+            let context = shown(&memory, &of, k).await;
+            let among_turns = |word: &str| context.turns.iter().filter(|turn| turn.text.contains(word)).count();
+            assert_eq!((among_turns("toy called"), among_turns("Zorb")), (newer, 0), "{newer} newer");
+            let found: Vec<&str> = context.episodes.iter().map(|episode| episode.text.as_str()).collect();
+            assert_eq!(found, ["user: the toy is a ball named Zorb\nassistant: noted"], "{newer} newer, k = {k}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn given_memories_that_find_no_room_when_some_are_recalled_then_behind_ten_of_them_no_smaller_one_is_looked_for()
+{
+    let (_folder, kept) = vectors();
+    let tables = tempfile::tempdir().unwrap();
+    let sql = Sql::open(tables.path().join("read.db")).await.unwrap();
+    for (large, found) in [(9, 1), (10, 0), (40, 0)] {
+        let of = session(&format!("{large} large"));
+        let mut exchanges = vec![("the toy is a ball named Zorb".to_owned(), "noted")];
+        exchanges.extend((0..large).map(|_| (format!("{QUESTION} {}", "or not ".repeat(60)), "no idea")));
+        exchanges.push(("well then".to_owned(), "well"));
+        kept_conversation(&sql, &kept, &of, &exchanges).await;
+        let context = shown(&memory(&sql, &kept, 64), &of, 20).await;
+        assert_eq!(context.episodes.len(), found, "{large} that are larger than half a window");
+    }
 }

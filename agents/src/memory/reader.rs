@@ -10,7 +10,7 @@ use riverrun_models::EmbedPurpose;
 use riverrun_schemas::memory::{MemoryEvent, NoteWritten};
 use riverrun_schemas::{Session, TurnId, now_ms};
 use riverrun_stores::read_models::memory_queries as read;
-use riverrun_stores::{EpisodeHit, Episodes, Sql};
+use riverrun_stores::{EpisodeHit, Episodes, MAX_HITS, Sql};
 
 use super::models::{MemoryModels, charged_to};
 use super::window::Window;
@@ -23,6 +23,11 @@ use super::{
 const MIN_SCORE: f32 = 0.2;
 /// How many more memories are looked for than are wanted: some are in the window already, some were just forgotten.
 const SLACK: usize = 10;
+/// How many times more are looked for where these were not enough. The last search asks for [`MAX_HITS`], which is more than
+/// [`MAX_WINDOW_TURNS`] turns can have episodes: what is shown already never stands in front of all that is not.
+const WIDER: usize = 4;
+/// Memories that found no room, after which no smaller one is looked for.
+const MAX_WITHOUT_ROOM: usize = 10;
 /// How long a run waits for the turns of the one before it: they come by the log and two workers.
 const TURN_TIME: Duration = Duration::from_secs(3);
 const TURN_PAUSE: Duration = Duration::from_millis(10);
@@ -110,19 +115,36 @@ impl StoredMemory {
         let models = charged_to(&self.models, session);
         let reply = models.embed(vec![query.to_owned()], EmbedPurpose::Query).await?;
         let Some(vector) = reply.vectors.first() else { return Ok(Vec::new()) };
-        let hits = self.episodes.recall(session, &reply.model, vector, k + SLACK).await?;
         let mut found = Vec::new();
+        let mut looked_at = HashSet::new();
         let mut room = self.window.tokens() / 2;
-        for hit in hits.into_iter().filter(|hit| hit.score >= MIN_SCORE) {
-            if found.len() == k {
-                break;
+        let mut without_room = 0;
+        let mut most = k + SLACK;
+        loop {
+            let hits = self.episodes.recall(session, &reply.model, vector, most).await?;
+            // Best first: behind one that resembles too little, or behind fewer than were asked for, there is none that counts.
+            let has_more = hits.len() >= most && hits.last().is_some_and(|hit| hit.score >= MIN_SCORE);
+            for hit in hits.into_iter().filter(|hit| hit.score >= MIN_SCORE) {
+                if found.len() == k || without_room == MAX_WITHOUT_ROOM {
+                    return Ok(found);
+                }
+                if !looked_at.insert(hit.id.clone()) {
+                    continue;
+                }
+                let Some(memory) = self.known(session, hit, shown).await? else { continue };
+                match room.checked_sub(self.models.count_tokens(&memory.text).await) {
+                    Some(rest) => {
+                        room = rest;
+                        found.push(memory);
+                    }
+                    None => without_room += 1,
+                }
             }
-            let Some(memory) = self.known(session, hit, shown).await? else { continue };
-            let Some(rest) = room.checked_sub(self.models.count_tokens(&memory.text).await) else { continue };
-            room = rest;
-            found.push(memory);
+            if found.len() == k || !has_more || most >= MAX_HITS {
+                return Ok(found);
+            }
+            most = (most * WIDER).min(MAX_HITS);
         }
-        Ok(found)
     }
 
     /// A hit as the tables have it; `None` when it was forgotten or is shown already.
