@@ -36,6 +36,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (215, "unpriced tokens", include_str!("../migrations/0215_unpriced_tokens.sql")),
     (216, "ingest notes", include_str!("../migrations/0216_ingest_notes.sql")),
     (217, "removals by collection", include_str!("../migrations/0217_removals_by_collection.sql")),
+    (218, "decisions", include_str!("../migrations/0218_decisions.sql")),
 ];
 
 const READERS: u32 = 4;

@@ -42,6 +42,10 @@ def test_an_approval_survives_kill_9_and_is_answered_at_the_command_line(new_ser
     run = server.run_end(run_id)
     assert run["status"] == "succeeded"
     assert any("enough of it" in (s.get("tool") or {}).get("error", "") for s in run["steps"])
+    said = [(s["decision"]["decision"], s["decision"].get("note")) for s in run["steps"] if s["kind"] == "approval"]
+    assert said == [("approve", None), ("deny", "enough of it")], run
+    shown = server.cli("runs", "show", run_id).stdout
+    assert " -> approved 20" in shown and ": enough of it" in shown, shown
     assert [s["seq"] for s in run["steps"]] == list(range(1, len(run["steps"]) + 1))
 
 

@@ -8,7 +8,7 @@ use riverrun_schemas::agent::{AgentEvent, RunFinished, RunRequest, StepKind};
 use riverrun_schemas::tokens::Attempt;
 use riverrun_schemas::{ChainId, RunId};
 use riverrun_stores::read_models::{
-    ChainLinkView, ForkView, PendingApprovalView, citation_view, failure_view, step_view, usage_view,
+    ChainLinkView, DecisionView, ForkView, PendingApprovalView, citation_view, failure_view, step_view, usage_view,
 };
 use riverrun_stores::{RunGate, Verdict};
 use tokio::sync::mpsc;
@@ -33,7 +33,7 @@ pub enum Note {
     /// It went on.
     Steps(Arc<Vec<StepView>>),
     /// A person answered the question of this step.
-    Decided(i64),
+    Decided(i64, DecisionView),
     /// It was asked to stop.
     CancelRequested,
     /// It ended.
@@ -60,7 +60,7 @@ impl Note {
             },
             AgentEvent::RunClaimed(_) => Note::Claimed,
             AgentEvent::RunAdvanced(event) => Note::Steps(Arc::new(event.steps.iter().map(step_view).collect())),
-            AgentEvent::RunApprovalDecided(event) => Note::Decided(event.step),
+            AgentEvent::RunApprovalDecided(event) => Note::Decided(event.step, DecisionView::from(event)),
             AgentEvent::RunCancelRequested(_) => Note::CancelRequested,
             AgentEvent::RunResumed(_) | AgentEvent::RunSnapshotted(_) => return None,
             AgentEvent::RunFinished(event) => Note::Finished(Arc::new(event.clone())),
@@ -72,7 +72,7 @@ impl Note {
             Note::Accepted { request, .. } => Some(request),
             Note::Claimed
             | Note::Steps(_)
-            | Note::Decided(_)
+            | Note::Decided(..)
             | Note::CancelRequested
             | Note::Finished(_)
             | Note::Token { .. } => None,
@@ -85,10 +85,19 @@ impl Note {
             Note::Steps(steps) => steps,
             Note::Accepted { .. }
             | Note::Claimed
-            | Note::Decided(_)
+            | Note::Decided(..)
             | Note::CancelRequested
             | Note::Finished(_)
             | Note::Token { .. } => &[],
+        }
+    }
+
+    /// Puts what a person said beside its question, where that is among these steps.
+    pub(super) fn answer<'s>(&self, steps: impl IntoIterator<Item = &'s mut StepView>) {
+        if let Note::Decided(seq, decision) = self
+            && let Some(step) = steps.into_iter().find(|step| step.seq == *seq)
+        {
+            step.decision = Some(decision.clone());
         }
     }
 }
@@ -246,7 +255,7 @@ pub fn compose(run_id: RunId, row: Option<RunView>, notes: &[Note], pending: Opt
         }
         Note::Claimed
         | Note::Steps(_)
-        | Note::Decided(_)
+        | Note::Decided(..)
         | Note::CancelRequested
         | Note::Finished(_)
         | Note::Token { .. } => None,
@@ -263,8 +272,9 @@ fn add(run: &mut RunView, note: &Note) {
         Note::Accepted { .. } | Note::CancelRequested | Note::Token { .. } => {}
         Note::Claimed if run.status == RunStatus::Queued => run.status = RunStatus::Running,
         Note::Claimed => {}
-        Note::Decided(step) => {
+        Note::Decided(step, _) => {
             run.pending_approvals.retain(|pending| pending.step != *step);
+            note.answer(&mut run.steps);
             wait_or_run(run);
         }
         Note::Steps(new) => {
@@ -427,5 +437,40 @@ mod tests {
         assert_eq!(taken_over.last(), Some(&(WaitingApproval, vec![1])), "a claim answers nothing");
         let resolved = seen(vec![accepted(), claimed(1), step(1, StepKind::Approval), step(2, StepKind::ToolResult)]);
         assert_eq!(resolved.last(), Some(&(Running, vec![])), "a result does");
+    }
+
+    #[test]
+    fn given_an_answer_that_the_read_model_has_not_seen_when_a_run_is_composed_then_it_stands_beside_its_question() {
+        let decided = |decision, note: Option<&str>, at| {
+            AgentEvent::from(RunApprovalDecided {
+                run_id: run_id(),
+                step: 2,
+                decision,
+                note: note.map(str::to_owned),
+                at,
+            })
+        };
+        for (decision, note) in [(Decision::Approve, None), (Decision::Deny, Some("too dear"))] {
+            let mut run = LiveRun::default();
+            let events = [
+                accepted(),
+                RunClaimed { run_id: run_id(), epoch: 1, worker: "w".into(), at: 2 }.into(),
+                step(1, StepKind::ToolCall),
+                step(2, StepKind::Approval),
+                decided(decision, note, 3),
+                decided(Decision::Approve, Some("a second answer"), 4),
+            ];
+            for (event, offset) in events.iter().zip(0..) {
+                run.apply(0, offset, event);
+            }
+            let expected = DecisionView { decision, note: note.map(str::to_owned), decided_at: Timestamp(3) };
+            let view = compose(run_id(), None, &run.notes(), None).unwrap();
+            assert_eq!((&view.steps[0].decision, &view.steps[1].decision), (&None, &Some(expected.clone())));
+            // The read model has all but the answer.
+            let without = compose(run_id(), None, &run.notes()[..4], None).unwrap();
+            assert_eq!(without.steps[1].decision, None);
+            let view = compose(run_id(), Some(without), &run.notes()[4..], None).unwrap();
+            assert_eq!(view.steps[1].decision, Some(expected));
+        }
     }
 }

@@ -296,6 +296,7 @@ impl Hub {
                 steps.push(step.clone());
             }
         }
+        notes.iter().for_each(|note| note.answer(&mut steps));
         Ok(Some(steps))
     }
 

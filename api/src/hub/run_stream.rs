@@ -225,7 +225,15 @@ impl RunStream {
     /// Whether this was the end.
     async fn take(&mut self, note: &Note) -> Result<bool, ApiError> {
         match note {
-            Note::Accepted { .. } | Note::Claimed | Note::Decided(_) | Note::CancelRequested => Ok(false),
+            Note::Accepted { .. } | Note::Claimed | Note::CancelRequested => Ok(false),
+            // A question that was told already is not told again; the end has it with its answer.
+            Note::Decided(..) => {
+                note.answer(self.ready.iter_mut().filter_map(|message| match message {
+                    RunMessage::Step { step, .. } => Some(step),
+                    RunMessage::Start { .. } | RunMessage::Token { .. } | RunMessage::Final { .. } => None,
+                }));
+                Ok(false)
+            }
             Note::Steps(steps) => {
                 steps.iter().for_each(|step| self.push(step.clone()));
                 Ok(false)

@@ -30,9 +30,9 @@ pub use riverrun_stores::read_models::run_tree::{EdgeKind, TreeEdge, TreeNode};
 pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
 pub use riverrun_stores::read_models::usage::{UsageBy, UsageSum};
 pub use riverrun_stores::read_models::{
-    ChainLinkView, CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, ForkView, IngestFailureView,
-    IngestNoteView, LeftOutFilesView, ModelCardView, PendingApprovalView, RunSummary, RunView, SpanView, StepView,
-    SummaryView, Timestamp, ToolView, TurnView, UsageView, WhyView,
+    ChainLinkView, CitationView, CollectionView, DecisionView, DocumentView, EmbeddingView, FailureView, ForkView,
+    IngestFailureView, IngestNoteView, LeftOutFilesView, ModelCardView, PendingApprovalView, RunSummary, RunView,
+    SpanView, StepView, SummaryView, Timestamp, ToolView, TurnView, UsageView, WhyView,
 };
 
 pub use blobs::{BlobEntry, BlobList, BlobSum, BlobSweep, BlobSweepBody};

@@ -57,8 +57,9 @@ pub use page::{Page, PageRequest};
 pub use rebuilds::RebuildView;
 pub use reembeddings::ReembeddingView;
 pub use run_views::{
-    BlobView, ChainLinkView, CitationView, FailureView, ForkView, PendingApprovalView, RunStatus, RunSummary, RunView,
-    SpanView, StepView, ToolView, UsageView, citation_view, failure_view, result_view, step_view, usage_view,
+    BlobView, ChainLinkView, CitationView, DecisionView, FailureView, ForkView, PendingApprovalView, RunStatus,
+    RunSummary, RunView, SpanView, StepView, ToolView, UsageView, citation_view, failure_view, result_view, step_view,
+    usage_view,
 };
 pub use runs::RunFilter;
 pub use time::Timestamp;

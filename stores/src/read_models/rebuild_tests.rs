@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use riverrun_schemas::agent::AgentEvent;
+use riverrun_schemas::agent::{AgentEvent, Decision, RunApprovalDecided};
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::{EventSet, RunId, Topic};
 
@@ -195,6 +195,46 @@ async fn given_a_run_then_it_reads_as_its_events_say_at_every_point() {
     assert_eq!(runs::steps(&sql, run_id(), 1).await.unwrap(), run.steps[1..]);
     let place = "SELECT log_offset, status FROM runs";
     assert_eq!(rows(&sql, &[place]).await, format!("{place}\nlog_offset=0 status=succeeded \n"));
+}
+
+#[tokio::test]
+async fn given_questions_that_are_answered_then_each_shows_its_first_answer_also_after_the_end_and_a_rebuild() {
+    let (_folder, sql) = fresh().await;
+    let mut log = Log::default();
+    let decided = |step, decision, note: Option<&str>, at| -> AgentEvent {
+        RunApprovalDecided { run_id: run_id(), step, decision, note: note.map(str::to_owned), at }.into()
+    };
+    for event in [
+        accepted(),
+        claimed(1, "a"),
+        advanced(1, 1..2),
+        testing::asked(1, 2..5),
+        decided(3, Decision::Deny, Some("too dear"), 1_400),
+        decided(3, Decision::Approve, Some("after all"), 1_500),
+        decided(1, Decision::Approve, Some("nobody asked"), 1_500),
+        decided(2, Decision::Approve, None, 1_600),
+        finished(1),
+    ] {
+        log.agent(event);
+    }
+    let said = |decision, note: Option<&str>, at| {
+        Some(DecisionView { decision, note: note.map(str::to_owned), decided_at: Timestamp(at) })
+    };
+    let expected = [None, said(Decision::Approve, None, 1_600), said(Decision::Deny, Some("too dear"), 1_400), None];
+    for time in ["first", "again"] {
+        apply(&sql, &log.0).await.unwrap();
+        let run = runs::run(&sql, Within::EveryNamespace, run_id()).await.unwrap().unwrap();
+        let shown: Vec<Option<DecisionView>> = run.steps.iter().map(|step| step.decision.clone()).collect();
+        assert_eq!(shown, expected, "{time}");
+        assert_eq!(runs::steps(&sql, run_id(), 2).await.unwrap(), run.steps[2..], "{time}");
+        let json = serde_json::to_value(&run.steps).unwrap();
+        assert_eq!(
+            json[2]["decision"],
+            serde_json::json!({"decision": "deny", "note": "too dear", "decided_at": "1970-01-01T00:00:01.400Z"})
+        );
+        assert_eq!(json[3].get("decision"), None, "left out where nobody answered");
+        rebuild(&sql).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use riverrun_schemas::agent::{
-    ChainLink, Citation, ForkedFrom, RunAccepted, RunFinished, RunOutcome, Step, StepKind, ToolUse,
+    ChainLink, Citation, Decision, ForkedFrom, RunAccepted, RunApprovalDecided, RunFinished, RunOutcome, Step,
+    StepKind, ToolUse,
 };
 use riverrun_schemas::{BlobRef, ChainId, ChunkId, DocumentId, Failure, RunId, Usage, not_there};
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,26 @@ pub struct BlobView {
     pub media_type: String,
 }
 
+/// What a person said to a question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DecisionView {
+    /// `approve` or `deny`.
+    #[schema(value_type = String)]
+    pub decision: Decision,
+    /// Why, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// When.
+    #[schema(value_type = String, format = DateTime)]
+    pub decided_at: Timestamp,
+}
+
+impl From<&RunApprovalDecided> for DecisionView {
+    fn from(event: &RunApprovalDecided) -> Self {
+        Self { decision: event.decision, note: event.note.clone(), decided_at: Timestamp(event.at) }
+    }
+}
+
 /// A step of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StepView {
@@ -115,6 +136,9 @@ pub struct StepView {
     /// Tokens of the model call that the step came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageView>,
+    /// On `approval`, once somebody has answered. A fork has its questions without what the other run was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<DecisionView>,
     /// When.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
@@ -448,7 +472,7 @@ fn tool_view(tool: &ToolUse) -> ToolView {
     }
 }
 
-/// A step as it is shown.
+/// A step as it is shown, without what a person said to it: that is another event.
 pub fn step_view(step: &Step) -> StepView {
     StepView {
         seq: step.seq,
@@ -457,6 +481,7 @@ pub fn step_view(step: &Step) -> StepView {
         text: step.text.clone(),
         tool: step.tool.as_ref().map(tool_view),
         usage: step.usage.as_ref().map(usage_view),
+        decision: None,
         at: Timestamp(step.at),
     }
 }

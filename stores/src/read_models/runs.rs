@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use riverrun_schemas::agent::{
-    AgentEvent, ForkedFrom, RunAccepted, RunAdvanced, RunCancelRequested, RunClaimed, RunFinished, RunRequest, Step,
+    AgentEvent, ForkedFrom, RunAccepted, RunAdvanced, RunApprovalDecided, RunCancelRequested, RunClaimed, RunFinished,
+    RunRequest, Step,
 };
 use riverrun_schemas::{ChainId, RunId, Usage};
 use serde::Serialize;
@@ -14,8 +15,8 @@ use crate::error::StoreError;
 use crate::read_models::page::{Page, PageRequest, TimeCursor};
 use crate::read_models::run_fold::{RunGate, Verdict};
 use crate::read_models::run_views::{
-    ChainLinkView, ForkView, RunStatus, RunSummary, RunView, StepView, citation_view, failure_view, json_or_text,
-    pending_approvals, step_view, usage_view,
+    ChainLinkView, DecisionView, ForkView, RunStatus, RunSummary, RunView, StepView, citation_view, failure_view,
+    json_or_text, pending_approvals, step_view, usage_view,
 };
 use crate::read_models::time::Timestamp;
 use crate::read_models::within::Within;
@@ -65,7 +66,10 @@ pub(crate) async fn apply(
             advance(connection, event).await?;
             stand(connection, event.run_id, gate).await?;
         }
-        AgentEvent::RunApprovalDecided(event) => stand(connection, event.run_id, gate).await?,
+        AgentEvent::RunApprovalDecided(event) => {
+            decide(connection, event).await?;
+            stand(connection, event.run_id, gate).await?;
+        }
         AgentEvent::RunCancelRequested(event) => request_cancel(connection, event).await?,
         AgentEvent::RunResumed(_) | AgentEvent::RunSnapshotted(_) => {}
         AgentEvent::RunFinished(event) => finish(connection, event).await?,
@@ -187,6 +191,17 @@ async fn advance(connection: &mut DbConnection, event: &RunAdvanced) -> Result<(
     .bind(used.cache_write_tokens.clamp(0, MAX_STEP_TOKENS))
     .execute(connection)
     .await?;
+    Ok(())
+}
+
+/// Puts what a person said beside the question. The gate lets one answer through, and only behind its step.
+async fn decide(connection: &mut DbConnection, event: &RunApprovalDecided) -> Result<(), StoreError> {
+    sqlx::query("UPDATE run_steps SET decision = $3 WHERE run_id = $1 AND seq = $2")
+        .bind(event.run_id.to_string())
+        .bind(event.step)
+        .bind(to_json(event))
+        .execute(connection)
+        .await?;
     Ok(())
 }
 
@@ -363,17 +378,22 @@ async fn steps_after(
     after: i64,
     most: i64,
 ) -> Result<Vec<StepView>, StoreError> {
-    let rows = sqlx::query("SELECT step FROM run_steps WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3")
+    let rows = sqlx::query("SELECT step, decision FROM run_steps WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3")
         .bind(run_id.to_string())
         .bind(after)
         .bind(most)
         .fetch_all(connection)
         .await?;
-    rows.iter()
-        .map(|row| {
-            from_json::<Step>("run_steps", &run_id.to_string(), row.try_get("step")?).map(|step| step_view(&step))
-        })
-        .collect()
+    let key = run_id.to_string();
+    rows.iter().map(|row| stored_step(row, &key)).collect()
+}
+
+fn stored_step(row: &DbRow, key: &str) -> Result<StepView, StoreError> {
+    let step: Step = from_json("run_steps", key, row.try_get("step")?)?;
+    let decision: Option<String> = row.try_get("decision")?;
+    let decided = |text: &str| from_json::<RunApprovalDecided>("run_steps", key, text);
+    let decision = decision.as_deref().map(decided).transpose()?.as_ref().map(DecisionView::from);
+    Ok(StepView { decision, ..step_view(&step) })
 }
 
 pub(crate) fn run_view(row: &DbRow, steps: Vec<StepView>) -> Result<RunView, StoreError> {

@@ -12,7 +12,8 @@ pub mod turn;
 pub mod watch;
 
 use clap::{Args, Subcommand};
-use riverrun_api::wire::{RunStatus, RunView, StepView};
+use riverrun_api::wire::{DecisionView, RunStatus, RunView, StepView};
+use riverrun_schemas::agent::Decision;
 use riverrun_schemas::counted;
 
 use crate::client::{encode, with_query};
@@ -118,7 +119,8 @@ pub fn step_line(step: &StepView) -> String {
         }
         (Some(tool), why) if kind == "approval" => {
             let why = why.as_deref().unwrap_or_default();
-            format!("{}({}): {why}", tool.name, clip(&tool.arguments.to_string(), SHOWN))
+            let said = step.decision.as_ref().map(decision_text).unwrap_or_default();
+            format!("{}({}): {why}{said}", tool.name, clip(&tool.arguments.to_string(), SHOWN))
         }
         (Some(tool), _) => {
             let took = tool.duration_ms.map(|ms| format!(" ({ms} ms)")).unwrap_or_default();
@@ -134,6 +136,16 @@ pub fn step_line(step: &StepView) -> String {
         (None, None) => String::new(),
     };
     format!("{:>4}  {kind:<12} {what}", step.seq)
+}
+
+/// What a person said to a question, behind it.
+fn decision_text(said: &DecisionView) -> String {
+    let what = match said.decision {
+        Decision::Approve => "approved",
+        Decision::Deny | Decision::Unknown => "denied",
+    };
+    let note = said.note.as_deref().filter(|note| !note.is_empty()).map(|note| format!(": {note}")).unwrap_or_default();
+    format!(" -> {what} {}{note}", said.decided_at)
 }
 
 /// What came of a run, in one line.
