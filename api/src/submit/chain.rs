@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use riverrun_agents::state::INPUT;
 use riverrun_schemas::agent::{ChainLink, RunRequest};
 use riverrun_schemas::{ChainId, Namespace, RunId};
 
@@ -37,7 +38,7 @@ pub(crate) fn chained(body: ChainBody, known: &Known, seed: &str) -> Result<(Cha
     let order = order(&body)?;
     let mut requests = Vec::with_capacity(body.runs.len());
     for (index, part) in body.runs.into_iter().enumerate() {
-        let request = of_the_chain(index, part.run, &namespace, !part.after.is_empty(), known)?;
+        let request = of_the_chain((index, part.name.as_str()), part.run, &namespace, !part.after.is_empty(), known)?;
         requests.push((part.name, part.after, request));
     }
     let partition = partition(&requests, seed)?;
@@ -115,7 +116,7 @@ fn order(body: &ChainBody) -> Result<Vec<usize>, ApiError> {
 
 /// The request of one run; what is wrong with it is named with its place.
 fn of_the_chain(
-    index: usize,
+    (index, name): (usize, &str),
     run: RunBody,
     namespace: &Namespace,
     waits: bool,
@@ -131,6 +132,14 @@ fn of_the_chain(
         !waits || matches!(run.session_policy, None | Some(SessionMode::Enqueue)),
         &format!("runs[{index}].run.session_policy"),
         "must be left out or be enqueue: the run waits for others",
+    );
+    // A model would be shown the place itself, and nothing that stands for it.
+    checks.require(
+        waits || !run.task.contains(INPUT),
+        &format!("runs[{index}].run.task"),
+        format!(
+            "has {INPUT}, and {name:?} waits for no run whose answer could stand there: name it in \"after\", or write in its place what is meant"
+        ),
     );
     checks.finish()?;
     let run = RunBody { namespace: Some(namespace.to_string()), ..run };
@@ -163,7 +172,8 @@ mod tests {
     }
 
     fn run(name: &str, after: &[&str]) -> Value {
-        json!({"name": name, "after": after, "run": {"task": "{{input}}", "tools": []}})
+        let task = if after.is_empty() { "begin" } else { INPUT };
+        json!({"name": name, "after": after, "run": {"task": task, "tools": []}})
     }
 
     #[test]
@@ -207,6 +217,8 @@ mod tests {
         elsewhere["runs"][0]["run"]["namespace"] = json!("team-b");
         let mut unknown = json!({"runs": [run("a", &[])]});
         unknown["runs"][0]["run"]["agent"] = json!("root");
+        let mut nothing_before = json!({"runs": [run("a", &[]), run("b", &[]), run("c", &["b"])]});
+        nothing_before["runs"][1]["run"]["task"] = json!("Shorten: {{input}}");
         for (body, field) in [
             (json!({"runs": []}), "runs"),
             (json!({ "runs": many }), "runs"),
@@ -220,10 +232,33 @@ mod tests {
             (reject, "runs[1].run.session_policy"),
             (elsewhere, "runs[0].run.namespace"),
             (unknown, "runs[0].run.agent"),
+            (nothing_before, "runs[1].run.task"),
         ] {
             let problem = made(body.clone()).unwrap_err().problem();
             let named = problem.errors.first().map(|error| error.field.as_str());
             assert_eq!((problem.status, named), (422, Some(field)), "{body:.200}");
+        }
+    }
+
+    #[test]
+    fn given_a_task_with_a_place_for_answers_when_a_chain_is_made_then_only_a_run_that_waits_may_have_it() {
+        for task in [INPUT, "Shorten: {{input}}", "{{input}}\n{{input}}"] {
+            let mut body = json!({"runs": [run("say \"it\"", &[]), run("b", &["say \"it\""])]});
+            body["runs"][1]["run"]["task"] = json!(task);
+            assert_eq!(made(body.clone()).map(|runs| runs.len()).ok(), Some(2), "{task}");
+            body["runs"][0]["run"]["task"] = json!(task);
+            let problem = made(body).unwrap_err().problem();
+            assert_eq!((problem.status, problem.errors.len()), (422, 1), "{task}");
+            let reason = &problem.errors[0].reason;
+            for part in ["\"say \\\"it\\\"\"", "\"after\""] {
+                assert!(reason.contains(part), "{reason} names {part}");
+            }
+        }
+        // What only looks like the place is a task like any other.
+        for task in ["{input}", "{{ input }}", "{{INPUT}}"] {
+            let mut body = json!({"runs": [run("a", &[])]});
+            body["runs"][0]["run"]["task"] = json!(task);
+            assert!(made(body).is_ok(), "{task}");
         }
     }
 }
