@@ -48,6 +48,15 @@ impl Format {
         }
     }
 
+    /// The fields that every line has.
+    pub const fn fields(self) -> &'static [&'static str] {
+        match self {
+            Format::Sft => &["prompt", "completion"],
+            Format::Dpo => &["prompt", "chosen", "rejected"],
+            Format::Chat => &["messages"],
+        }
+    }
+
     /// The format of that name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.as_str() == name)

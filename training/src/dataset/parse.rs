@@ -100,11 +100,36 @@ pub(super) fn read_beside(bytes: &[u8], format: Format, beside: Option<&str>) ->
     if findings.total == 0 && dataset.examples.is_empty() {
         return Err(DatasetError::one(1, "the file holds no examples"));
     }
+    if dataset.examples.is_empty()
+        && let Some((line, other)) = other_format(bytes, format)
+    {
+        let named = |format: Format| format!("{} ({})", format.as_str(), format.fields().join(", "));
+        let reason = format!(
+            "has the fields of the format {}, as the lines behind it, and not those of {}: hand the file in with --format {}",
+            named(other),
+            named(format),
+            other.as_str()
+        );
+        return Err(DatasetError { errors: vec![Remark::new(line, None, reason)], total: findings.total });
+    }
     if findings.total > 0 {
         return Err(DatasetError { errors: findings.errors, total: findings.total });
     }
     dataset.warnings = findings.warnings;
     Ok(dataset)
+}
+
+/// The format whose fields the first lines have, where that is another one than was named, and the first of these lines. To be told once
+/// helps more than to be told of every line what it has not.
+fn other_format(bytes: &[u8], named: Format) -> Option<(usize, Format)> {
+    let written = lines(bytes).filter(|(_, line)| !line.iter().all(u8::is_ascii_whitespace)).take(MAX_TOLD);
+    let read = |(number, line): (usize, &[u8])| Some((number, serde_json::from_slice::<Pairs>(line).ok()?));
+    let first: Vec<(usize, Pairs)> = written.map(read).collect::<Option<_>>()?;
+    let (line, _) = first.first()?;
+    let has_all = |format: Format, pairs: &Pairs| format.fields().iter().all(|field| pairs.get(field).is_some());
+    let is_of = |format: Format| first.iter().all(|(_, pairs)| has_all(format, pairs));
+    let other = Format::ALL.into_iter().find(|format| *format != named && is_of(*format))?;
+    (!is_of(named)).then_some((*line, other))
 }
 
 fn unused(names: &[String]) -> String {
@@ -136,10 +161,10 @@ fn example(line: &[u8], format: Format) -> Result<(Example, Vec<String>), Fault>
     if let Some(key) = pairs.repeated() {
         return Err(whole(format!("has the key {key:?} twice")));
     }
-    let (example, fields): (Example, &[&str]) = match format {
+    let example = match format {
         Format::Sft => {
             let (prompt, completion) = (words(&pairs, "prompt")?, words(&pairs, "completion")?);
-            (Example::Sft { prompt, completion }, &["prompt", "completion"])
+            Example::Sft { prompt, completion }
         }
         Format::Dpo => {
             let prompt = words(&pairs, "prompt")?;
@@ -147,10 +172,11 @@ fn example(line: &[u8], format: Format) -> Result<(Example, Vec<String>), Fault>
             if chosen == rejected {
                 return Err((Some("rejected"), "is the same as chosen, so there is nothing to prefer".to_owned()));
             }
-            (Example::Dpo { prompt, chosen, rejected }, &["prompt", "chosen", "rejected"])
+            Example::Dpo { prompt, chosen, rejected }
         }
-        Format::Chat => (Example::Chat { messages: messages(&pairs)? }, &["messages"]),
+        Format::Chat => Example::Chat { messages: messages(&pairs)? },
     };
+    let fields = format.fields();
     let names = pairs.all.iter().map(|(name, _)| name.as_str());
     let others = names.filter(|name| !fields.contains(name)).map(|name| name.chars().take(40).collect()).collect();
     Ok((example, others))

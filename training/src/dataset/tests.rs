@@ -81,6 +81,35 @@ fn given_preferences_and_conversations_that_can_not_be_then_it_is_said_why() {
 }
 
 #[test]
+fn given_a_file_of_another_format_than_was_named_then_that_is_said_once_and_which_it_is() {
+    let line = |format: Format| match format {
+        Format::Sft => "{\"prompt\":\"a\",\"completion\":\"b\"}",
+        Format::Dpo => "{\"prompt\":\"a\",\"chosen\":\"b\",\"rejected\":\"c\"}",
+        Format::Chat => "{\"messages\":[{\"role\":\"assistant\",\"content\":\"b\"}]}",
+    };
+    for named in Format::ALL {
+        for is in Format::ALL.into_iter().filter(|is| *is != named) {
+            for count in [1, 3, 250] {
+                let file = format!("\u{feff}\n{}", format!("{}\r\n", line(is)).repeat(count));
+                let error = read(file.as_bytes(), named).unwrap_err();
+                assert_eq!((error.errors.len(), error.total), (1, count), "{named:?} {is:?}");
+                let told = (error.errors[0].place(), &error.errors[0].reason);
+                let fix = format!("--format {}", is.as_str());
+                assert!(told.0 == "line 2" && told.1.ends_with(&fix), "{told:?}");
+            }
+        }
+        // One line of another format among others is a fault of that line.
+        let mixed =
+            format!("{}\n{}\n", line(named), line(if named == Format::Chat { Format::Sft } else { Format::Chat }));
+        let found = remarks(mixed.as_bytes(), named);
+        assert!(found.len() == 1 && found[0].0.starts_with("line 2.") && found[0].1 == "is missing", "{found:?}");
+        // And one that is of no format says what is missing.
+        let found = remarks(b"{\"text\":\"a\"}\n", named);
+        assert!(found.len() == 1 && found[0].1 == "is missing", "{found:?}");
+    }
+}
+
+#[test]
 fn given_a_key_that_stands_twice_in_a_message_then_it_is_named_and_not_the_last_one_taken() {
     let line = "{\"messages\":[{\"role\":\"user\",\"role\":\"assistant\",\"content\":\"a\"}]}";
     let found = remarks(line.as_bytes(), Format::Chat);
