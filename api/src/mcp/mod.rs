@@ -134,6 +134,15 @@ impl Backend for OwnRoutes {
     }
 }
 
+/// What to do about a tool that would have to be confirmed: over MCP nothing can be.
+const UNCONFIRMED: &str =
+    "over MCP no call can be confirmed: a rule of the policy file (RIVERRUN_POLICY_FILE) may allow the tool";
+
+/// The fix of a problem, as a client is told of it. Who calls by hand may confirm; a client's model may not, and is not told how.
+pub fn hint_over_mcp<'h>(code: Option<&str>, hint: Option<&'h str>) -> Option<&'h str> {
+    if code == Some("approval_needed") { Some(UNCONFIRMED) } else { hint }
+}
+
 /// What an answer of the API says, or its problem in words.
 fn answered(status: StatusCode, bytes: &[u8]) -> Result<Value, String> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| format!("the answer can't be read: {error}"))?;
@@ -144,7 +153,7 @@ fn answered(status: StatusCode, bytes: &[u8]) -> Result<Value, String> {
     let faults = value["errors"].as_array().into_iter().flatten();
     let faults =
         faults.filter_map(|fault| Some(format!("{}: {}", fault["field"].as_str()?, fault["reason"].as_str()?)));
-    let hint = value["hint"].as_str().map(|hint| format!("hint: {hint}"));
+    let hint = hint_over_mcp(value["code"].as_str(), value["hint"].as_str()).map(|hint| format!("hint: {hint}"));
     Err(std::iter::once(detail.to_owned()).chain(faults).chain(hint).collect::<Vec<_>>().join("\n"))
 }
 
@@ -182,4 +191,21 @@ async fn serve(backend: Arc<dyn Backend>, namespace: Namespace, request: Request
     let server = move || Ok(McpServer::new(backend.clone(), namespace.clone()));
     let service = StreamableHttpService::new(server, Arc::new(LocalSessionManager::default()), config);
     service.handle(request).await.map(Body::new).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn given_a_call_that_wants_to_be_confirmed_when_it_is_answered_then_the_hint_is_what_can_be_done_over_mcp() {
+        let told = |code: &str| {
+            let problem = json!({ "code": code, "detail": "pay was not called", "hint": "send \"confirm\": true" });
+            answered(StatusCode::CONFLICT, problem.to_string().as_bytes()).unwrap_err()
+        };
+        assert_eq!(told("approval_needed"), format!("pay was not called\nhint: {UNCONFIRMED}"));
+        assert_eq!(told("another"), "pay was not called\nhint: send \"confirm\": true", "hints of others stay");
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::http::Method;
-use riverrun_api::mcp::{Backend, McpServer};
+use riverrun_api::mcp::{Backend, McpServer, hint_over_mcp};
 use riverrun_schemas::Namespace;
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ impl Backend for Api {
             None if method == Method::GET => self.0.get(path).await,
             None => self.0.post(path, &Value::Null).await,
         };
-        answer.map_err(|error| match error.hint {
+        answer.map_err(|error| match hint_over_mcp(error.code.as_deref(), error.hint.as_deref()) {
             Some(hint) => format!("{}\nhint: {hint}", error.message),
             None => error.message,
         })

@@ -32,6 +32,17 @@ use work::Ended;
 
 /// The worker's name.
 pub const NAME: &str = "trainer";
+/// The provider whose models can be trained.
+const LOCAL: &str = "local";
+
+/// What to do about a base model that is not on this machine because it is the default chat model and a server has it: no hub has it
+/// under that name, and weights are needed here. `None` where it is another model.
+pub fn served_base_hint(models: &Models, base: &str) -> Option<String> {
+    let [(provider, chat), _] = models.default_models();
+    (provider != LOCAL && chat == base).then(|| {
+        format!("it is the default chat model, which {provider} serves: name one of this machine with --base-model (base_model), as riverrun models --provider {LOCAL} lists them")
+    })
+}
 
 /// Trains models.
 pub struct Trainer {
@@ -164,5 +175,30 @@ impl Worker for Trainer {
         // Given up before it was taken on, it would be there for nobody, or waiting for ever where the other event comes later.
         let events: [FinetuneEvent; 2] = [FinetuneAccepted::from(start).into(), end.into()];
         events.into_iter().filter_map(|event| self.outgoing(event, &delivery.envelope).ok()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_models::ModelSettings;
+
+    use super::*;
+
+    #[test]
+    fn given_a_base_that_is_not_here_when_a_server_has_it_as_the_default_then_the_hint_is_to_name_a_local_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let hint = |server: Option<&str>, base: &str| {
+            let settings = ModelSettings {
+                cache_dir: folder.path().to_owned(),
+                runtime_base_url: server.map(str::to_owned),
+                default_chat_model: Some("stub".to_owned()),
+                offline: true,
+                ..ModelSettings::default()
+            };
+            served_base_hint(&Models::new(settings).unwrap(), base)
+        };
+        let server = Some("http://127.0.0.1:1");
+        assert!(hint(server, "stub").is_some_and(|hint| hint.contains("--base-model") && hint.contains("ollama")));
+        assert_eq!((hint(server, "another"), hint(None, "stub")), (None, None), "what is named, or local, is fetched");
     }
 }

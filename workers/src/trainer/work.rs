@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::stop::Stop;
-use super::{Trainer, failure};
+use super::{Trainer, failure, served_base_hint};
 use crate::failures::model_failure;
 use crate::runtime::{Context, WorkError};
 
@@ -196,12 +196,17 @@ impl Trainer {
                     match self.models.pull(model, &NoProgress, stop.token()).await {
                         Ok(_) => {}
                         Err(ModelError::Cancelled) => return Err(Refused::Stopped),
-                        Err(error) => return Err(model_failure(&error).into()),
+                        Err(error) => {
+                            let failure = model_failure(&error);
+                            let hint = served_base_hint(&self.models, model).or(failure.hint);
+                            return Err(Failure { hint, ..failure }.into());
+                        }
                     }
                 }
                 Ok(Presence::Missing { fix }) => {
                     let missing = Failure::new("model_missing", format!("base model {model:?} is not there"));
-                    return Err(missing.with_hint(fix).into());
+                    let hint = served_base_hint(&self.models, model).unwrap_or(fix);
+                    return Err(missing.with_hint(hint).into());
                 }
                 Err(error) => return Err(model_failure(&error).into()),
             }

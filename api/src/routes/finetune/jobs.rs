@@ -13,6 +13,7 @@ use riverrun_schemas::{BlobRef, FinetuneId, now_ms};
 use riverrun_stores::read_models::finetune_views::RUNS;
 use riverrun_stores::read_models::{DatasetView, JobView, finetune};
 use riverrun_training::{Method, Plan, Target, estimate};
+use riverrun_workers::trainer::served_base_hint;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -87,9 +88,9 @@ async fn estimate_job(
     let asked = Asked::of(&state, &body).await?;
     let Some(folder) = plan::base_folder(state.core().models(), &asked.base_model)? else {
         let what = format!("base model {:?} is not there", asked.base_model);
-        return Err(
-            ApiError::not_found("model_missing", what).hint(format!("riverrun models pull {}", asked.base_model))
-        );
+        let served = served_base_hint(state.core().models(), &asked.base_model);
+        let hint = served.unwrap_or_else(|| format!("riverrun models pull {}", asked.base_model));
+        return Err(ApiError::not_found("model_missing", what).hint(hint));
     };
     let load = plan::load(&asked.plan, &asked.dataset);
     Ok(Reply(plan::view(plan::estimated(asked.plan, load, folder).await?)))
