@@ -1,5 +1,5 @@
 //! How long a training will take and how much memory it needs, before it starts. The arithmetic of the passes is counted; how
-//! fast this machine multiplies is measured.
+//! fast this machine multiplies is measured, and how fast it reads and writes models is stated.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{Config, Measures};
 use crate::error::TrainingError;
+use crate::export::SEQUENCES;
 use crate::network::Memory;
 use crate::plan::{Method, Plan};
 use crate::reinforce::SAMPLES;
@@ -24,6 +25,24 @@ const GROUP: &str = "/sys/fs/cgroup";
 const SHARE: f64 = 0.9;
 /// What passes take beside their products: norms, rotations, softmax, gates, sums of gradients, copies.
 const BESIDE_PRODUCTS: f64 = 1.25;
+/// Prompts that a merged model answers before it counts as one that stops.
+pub const GATE_PROMPTS: usize = 3;
+/// Tokens of such an answer at most: far more than what was taught, for most.
+pub const GATE_TOKENS: u32 = 512;
+
+/// Bytes a second at which models are read, turned into floats and written. Stated and not measured: disks and caches differ too much for
+/// a look of a moment. The figures in docs/finetuning.md leave 0.8 s to the 690 MB of SmolLM2 135M, file and floats, on two idle cores.
+const MODEL_BYTES_PER_SECOND: f64 = 500e6;
+/// Bytes of a merged model that are read for each token of an answer, a second: stated, for a machine of two cores.
+const ANSWER_BYTES_PER_SECOND: f64 = 8e9;
+/// Seconds until a training is taken, and from its end to the version in the registry: stated.
+const HAND_OVER_SECONDS: f64 = 2.0;
+/// Tokens of an answer of the gate that are counted with where those that were taught are shorter: not every model has learned to stop.
+const USUAL_ANSWER: f64 = 128.0;
+/// Of what was estimated, what it takes where the machine was busy while it was measured, and is idle then.
+const IDLE: f64 = 0.25;
+/// The same where it was idle then, and is busy later.
+const BUSY: f64 = 4.0;
 /// Products of an adapter on the way back, over those forward: its middle again, what goes through it, and its two gradients.
 const ADAPTER_BACKWARD: f64 = 2.5;
 
@@ -36,11 +55,11 @@ pub struct Estimate {
     pub epochs: f64,
     /// Numbers that are trained.
     pub trainable_parameters: u64,
-    /// Seconds.
+    /// Seconds from the command to the version: loading, steps, measurements, export and gate.
     pub seconds: f64,
-    /// With an idle machine.
+    /// With an idle machine, and answers of the gate that are as long as those that were taught.
     pub seconds_low: f64,
-    /// With a busy one.
+    /// With a busy one, and answers that end at the gate's limit.
     pub seconds_high: f64,
     /// Bytes at the peak.
     pub memory_bytes: u64,
@@ -121,7 +140,13 @@ pub fn estimate(base: &Measures, plan: &Plan, load: Load, speed: f64, available:
     let memory_bytes = steps.max(export);
     let may_take = available.map(|bytes| (bytes as f64 * SHARE) as u64);
     let fits = may_take.is_none_or(|may_take| memory_bytes <= may_take);
-    let seconds = operations(config, plan, load, memory) * BESIDE_PRODUCTS / speed.max(1.0);
+    let speed = speed.max(1.0);
+    let passes = operations(config, plan, load, memory) * BESIDE_PRODUCTS / speed;
+    let before_answers = passes + around(base, plan, load, speed);
+    // About half of an example is scored.
+    let most = f64::from(GATE_TOKENS);
+    let taught = (load.mean_tokens.min(plan.seq_len as f64) / 2.0).min(most);
+    let with_answers_of = |tokens: f64| before_answers + answering(config, load, tokens, speed);
     let reason = (!fits).then(|| {
         format!(
             "needs about {} MiB of memory, and {} MiB may be taken now",
@@ -133,9 +158,9 @@ pub fn estimate(base: &Measures, plan: &Plan, load: Load, speed: f64, available:
         steps: plan.max_steps,
         epochs: plan.max_steps as f64 * plan.examples_per_step() as f64 / load.train.max(1) as f64,
         trainable_parameters: plan.lora.parameters(config),
-        seconds,
-        seconds_low: seconds * 0.6,
-        seconds_high: seconds * 2.5,
+        seconds: with_answers_of(taught.max(USUAL_ANSWER)),
+        seconds_low: with_answers_of(taught) * IDLE,
+        seconds_high: with_answers_of(most) * BUSY,
         memory_bytes,
         memory_available_bytes: may_take,
         fits,
@@ -187,7 +212,36 @@ fn answers(method: Method) -> usize {
     }
 }
 
-/// Floating-point operations of the whole training.
+/// Examples that are measured on at the end.
+fn measured_on(load: Load) -> f64 {
+    if load.held_out > 0 { load.held_out as f64 } else { load.train as f64 }
+}
+
+/// Seconds of what stands around the passes: the base is loaded; at the end it is read once more, merged and written, loaded as a model of
+/// its own, compared with the adapter, and loaded by the runtime that answers.
+fn around(base: &Measures, plan: &Plan, load: Load, speed: f64) -> f64 {
+    let numbers = base.config.parameters() as f64;
+    // Of 32-bit floats, and of the 16-bit ones of a merged model.
+    let (floats, merged) = (4.0 * numbers, 2.0 * numbers);
+    let file = base.gguf_bytes.map_or(merged, |bytes| bytes as f64);
+    let loaded = file + floats;
+    let exported = file + merged + (merged + floats) + merged;
+    let (adapted, _) = plan.lora.adapted(&base.config);
+    let merging = 2.0 * plan.lora.rank as f64 * adapted as f64;
+    let length = load.mean_tokens.min(plan.seq_len as f64);
+    // With the adapter, and merged.
+    let compared = 2.0 * measured_on(load).min(SEQUENCES as f64) * 2.0 * numbers * length;
+    HAND_OVER_SECONDS + (loaded + exported) / MODEL_BYTES_PER_SECOND + (merging + compared) / speed
+}
+
+/// Seconds of the gate's answers, of so many tokens each. One token after another reads the whole model, and multiplies with it once.
+fn answering(config: &Config, load: Load, tokens: f64, speed: f64) -> f64 {
+    let numbers = config.parameters() as f64;
+    let of_token = (2.0 * numbers / ANSWER_BYTES_PER_SECOND).max(2.0 * numbers / speed);
+    measured_on(load).min(GATE_PROMPTS as f64) * tokens * of_token
+}
+
+/// Floating-point operations of the passes: steps and measurements.
 fn operations(config: &Config, plan: &Plan, load: Load, memory: Memory) -> f64 {
     let embeddings = config.vocab as f64 * config.hidden as f64;
     let body = config.parameters() as f64 - embeddings * if config.own_output { 2.0 } else { 1.0 };
@@ -270,7 +324,7 @@ pub(crate) mod tests {
         assert!(folder.memory_bytes > small_file.memory_bytes, "all of it becomes 16-bit floats");
         // With what the allocator may hold on to.
         assert_eq!(large_file.memory_bytes - small_file.memory_bytes, 440 << 20);
-        assert_eq!(folder.seconds, large_file.seconds);
+        assert!(small_file.seconds < large_file.seconds, "a larger file takes longer to be read");
         let (adapted, largest) = plan.lora.adapted(&small());
         let one = |method| {
             let lora = LoraSettings { targets: vec![Target::Q], ..plan.lora.clone() };
@@ -293,6 +347,46 @@ pub(crate) mod tests {
             estimate(&base, &plan, load, 5e10, Some(8 << 30))
         };
         assert!(of(100).fits && !of(8192).fits);
+    }
+
+    #[test]
+    fn given_few_steps_then_loading_export_and_the_answers_of_the_gate_are_most_of_what_is_estimated() {
+        let base = Measures { config: small(), gguf_bytes: Some(145 << 20) };
+        let load = Load { train: 20, held_out: 2, mean_tokens: 30.0, longest: 60, widths: None };
+        let of = |max_steps, speed: f64| {
+            let plan = Plan { max_steps, batch_size: 1, ..Plan::default() };
+            estimate(&base, &plan, load, speed, Some(64 << 30))
+        };
+        let one = of(1, 5e10);
+        // 2.2 GB of models at 500 MB a second, and two answers of 128 tokens that read 270 MB each time.
+        assert!((10.0..30.0).contains(&one.seconds), "{one:?}");
+        // The answers alone, should neither end by itself on a machine that is busy.
+        assert!(one.seconds_high > BUSY * 2.0 * 512.0 * 0.27e9 / ANSWER_BYTES_PER_SECOND, "{one:?}");
+        assert!(one.seconds_low < one.seconds / 3.0, "{one:?}");
+        let passes = of(101, 5e10).seconds - one.seconds;
+        assert!(
+            passes > 0.0 && (of(201, 5e10).seconds - one.seconds) / passes < 2.2,
+            "steps add what they took before"
+        );
+        assert!(of(1, 1e9).seconds > one.seconds, "a machine that multiplies slowly answers slowly");
+    }
+
+    #[test]
+    fn given_any_training_then_what_is_estimated_lies_between_its_bounds() {
+        for (train, held_out, mean_tokens) in [(1, 0, 1.0), (9, 0, 40.0), (100, 10, 300.0), (1_000_000, 256, 5_000.0)] {
+            for max_steps in [1, 200, 100_000] {
+                for gguf_bytes in [None, Some(0), Some(10 << 30)] {
+                    for speed in [0.0, 1e9, 1e12] {
+                        let load = Load { train, held_out, mean_tokens, longest: 512, widths: None };
+                        let plan = Plan { max_steps, ..Plan::default() };
+                        let base = Measures { config: small(), gguf_bytes };
+                        let found = estimate(&base, &plan, load, speed, None);
+                        let order = [0.0, found.seconds_low, found.seconds, found.seconds_high, f64::INFINITY];
+                        assert!(order.is_sorted_by(|a, b| a < b), "{found:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

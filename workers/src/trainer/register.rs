@@ -9,6 +9,7 @@ use riverrun_schemas::finetune::{ModelRegistered, StartFinetune};
 use riverrun_schemas::{Envelope, Failure, Namespace, now_ms};
 use riverrun_training::base::GGUF_FILE;
 use riverrun_training::dataset::{Example, Split, read};
+use riverrun_training::estimate::{GATE_PROMPTS, GATE_TOKENS};
 use riverrun_training::export::{self, Parity, PeftFiles, Said, Turn, Written};
 use riverrun_training::{LEAST_HELD_OUT, Outcome, Sets, Trained, TrainingError};
 use serde_json::{Map, Value, json};
@@ -19,10 +20,6 @@ use super::work::{Ended, Job};
 use super::{Trainer, history};
 use crate::runtime::{Context, WorkError};
 
-/// Prompts that the merged model answers before it counts as one that stops.
-const PROMPTS: usize = 3;
-/// Tokens of such an answer: far more than what was taught, for most.
-const MAX_ANSWER: u32 = 512;
 /// How often it is looked whether another training of the same model has put its version down.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -77,7 +74,7 @@ fn prompts_of(examples: &[Example], seed: u64) -> Vec<String> {
         Example::Sft { prompt, .. } | Example::Dpo { prompt, .. } => Some(prompt.clone()),
         Example::Chat { messages } => messages.iter().find(|turn| turn.role.is_user()).map(|turn| turn.content.clone()),
     };
-    places.into_iter().filter_map(|place| prompt(examples.get(place)?)).take(PROMPTS).collect()
+    places.into_iter().filter_map(|place| prompt(examples.get(place)?)).take(GATE_PROMPTS).collect()
 }
 
 impl Trainer {
@@ -223,7 +220,7 @@ impl Trainer {
                 model: format!("local/{chat_model}"),
                 messages: vec![Message::user(prompt)],
                 temperature: Some(0.0),
-                max_tokens: Some(MAX_ANSWER),
+                max_tokens: Some(GATE_TOKENS),
                 ..ChatRequest::default()
             };
             let reply = models.chat(None, request, &mut NoDeltas, stop.token().clone()).await;
@@ -233,7 +230,7 @@ impl Trainer {
         if 2 * stopped > all {
             return Ok(());
         }
-        Err(format!("of {all} answers {stopped} ended within {MAX_ANSWER} tokens"))
+        Err(format!("of {all} answers {stopped} ended within {GATE_TOKENS} tokens"))
     }
 }
 
@@ -308,7 +305,7 @@ mod tests {
     fn given_held_out_examples_then_only_their_prompts_are_asked_and_else_the_first_of_the_file() {
         for count in [10, 20, 100] {
             let held_out = Split::of(count, 42).held_out;
-            let wanted: Vec<String> = held_out.iter().take(PROMPTS).map(ToString::to_string).collect();
+            let wanted: Vec<String> = held_out.iter().take(GATE_PROMPTS).map(ToString::to_string).collect();
             assert_eq!(prompts_of(&examples(count), 42), wanted, "of {count}");
         }
         assert_eq!(prompts_of(&examples(5), 42), ["0", "1", "2"]);
