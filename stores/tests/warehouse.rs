@@ -235,10 +235,25 @@ async fn given_values_of_every_type_then_json_loses_nothing() {
         ("TRUE", "BOOLEAN", json!(true)),
         ("'ü🦆'", "VARCHAR", json!("ü🦆")),
         ("'\\x00\\xFF'::BLOB", "BLOB", json!("00ff")),
+        ("'10101'::BIT", "BIT", json!("10101")),
+        ("bitstring('0101', 8)", "BIT", json!("00000101")),
+        ("['101'::BIT, NULL]", "BIT[]", json!(["101", null])),
+        ("MAP {'k': '101'::BIT}", "MAP(VARCHAR, BIT)", json!([{"key": "k", "value": "101"}])),
         ("DATE '0001-02-03'", "DATE", json!("0001-02-03")),
+        ("'262143-12-31'::DATE", "DATE", json!("+262143-12-31")),
+        ("'290309-12-22'::DATE", "DATE", json!("+290309-12-22")),
+        ("'5877642-06-25 (BC)'::DATE", "DATE", json!("-5877641-06-25")),
+        ("'infinity'::DATE", "DATE", json!("infinity")),
+        ("'-infinity'::TIMESTAMP", "TIMESTAMP", json!("-infinity")),
+        ("'290300-01-01 00:00:01.5'::TIMESTAMP", "TIMESTAMP", json!("+290300-01-01T00:00:01.500")),
         ("TIME '23:59:59.5'", "TIME", json!("23:59:59.500")),
         ("TIMESTAMP '2024-02-29 12:00:00.000001'", "TIMESTAMP", json!("2024-02-29T12:00:00.000001")),
         ("TIMESTAMPTZ '2024-02-29 12:00:00+02:00'", "TIMESTAMP WITH TIME ZONE", json!("2024-02-29T10:00:00Z")),
+        (
+            "{'seen': TIMESTAMPTZ '2024-02-29 12:00:00+02:00'}",
+            "STRUCT(seen TIMESTAMP WITH TIME ZONE)",
+            json!({"seen": "2024-02-29T10:00:00Z"}),
+        ),
         ("INTERVAL '1 year 2 days 3.5 seconds'", "INTERVAL", json!("P12M2DT3.5S")),
         ("[1, NULL, 3]", "INTEGER[]", json!([1, null, 3])),
         ("{'a': 1, 'b': ['x']}", "STRUCT(a INTEGER, b VARCHAR[])", json!({"a": 1, "b": ["x"]})),
@@ -248,6 +263,47 @@ async fn given_values_of_every_type_then_json_loses_nothing() {
         let found = ask(&warehouse, &format!("SELECT {sql}")).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         assert_eq!((found.columns[0].sql_type.as_str(), &found.rows[0][0]), (sql_type, &expected), "{sql}");
     }
+}
+
+#[tokio::test]
+async fn given_a_machine_in_another_zone_when_times_are_asked_for_then_they_are_in_utc() {
+    const OWN: &str = "given_a_machine_in_another_zone_when_times_are_asked_for_then_they_are_in_utc";
+    const ZONE: &str = "Asia/Kathmandu";
+    // The engine asks for the zone of its process once: this test has a process of its own.
+    if std::env::var("TZ").as_deref() != Ok(ZONE) {
+        let mut own = std::process::Command::new(std::env::current_exe().unwrap());
+        let ended = own.args([OWN, "--exact"]).env("TZ", ZONE).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let (_folder, warehouse) = with_people().await;
+    let asked = "SELECT current_setting('TimeZone'), TIMESTAMPTZ '2026-01-01 00:00:00', TIMESTAMPTZ '2026-01-01 00:00:00+05:45',
+        TIMESTAMP '2026-01-01 00:00:00'::TIMESTAMPTZ::VARCHAR, current_date = (now() AT TIME ZONE 'UTC')::DATE";
+    let expected = json!(["UTC", "2026-01-01T00:00:00Z", "2025-12-31T18:15:00Z", "2026-01-01 00:00:00+00", true]);
+    // Each query has a connection of its own.
+    for _ in 0..2 {
+        assert_eq!(json!(rows(&warehouse, asked).await[0]), expected);
+    }
+}
+
+#[tokio::test]
+async fn given_statements_that_can_not_be_looked_at_then_the_reason_is_the_true_one() {
+    let (_folder, warehouse) = open();
+    for sql in ["SELECT 1e400::DOUBLE", "SELECT -1e400", "SELECT 1 WHERE 2 < 1e999"] {
+        let error = ask(&warehouse, sql).await.expect_err(sql);
+        assert!(
+            error.code() == "statement_refused" && error.to_string().contains("'infinity'::DOUBLE"),
+            "{sql}: {error}"
+        );
+    }
+    assert_eq!(
+        rows(&warehouse, "SELECT 'infinity'::DOUBLE, ':Infinity'").await,
+        [[json!("Infinity"), json!(":Infinity")]]
+    );
+    let sums = format!("SELECT 1{}", " + 1".repeat(300));
+    let error = ask(&warehouse, &sums).await.unwrap_err();
+    assert!(error.code() == "statement_refused" && error.to_string().contains("nested too deeply"), "{error}");
 }
 
 #[tokio::test]

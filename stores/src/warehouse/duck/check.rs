@@ -30,7 +30,7 @@ pub(super) fn reading(connection: &Connection, sql: &str) -> Result<Reading, War
     let tree: String = connection
         .query_row("SELECT json_serialize_sql(?::VARCHAR)::VARCHAR", [sql], |row| row.get(0))
         .map_err(|error| refused(error.to_string()))?;
-    let parsed: Value = serde_json::from_str(&tree).map_err(|_| refused("it is nested too deeply".to_owned()))?;
+    let parsed: Value = serde_json::from_str(&tree).map_err(|error| refused(unreadable(&tree, &error)))?;
     if parsed["error"] == Value::Bool(true) {
         return Err(refused(match parsed["error_type"].as_str() {
             Some("not implemented") => "only reading statements are run here".to_owned(),
@@ -55,6 +55,19 @@ pub(super) fn reading(connection: &Connection, sql: &str) -> Result<Reading, War
         Some(text)
     };
     Ok(Reading { select })
+}
+
+/// Why nothing can be said of a tree that the engine made. It writes a number that is too great for it as `Infinity`, which it can't read
+/// again either.
+fn unreadable(tree: &str, error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    if said.starts_with("recursion limit exceeded") {
+        "it is nested too deeply".to_owned()
+    } else if tree.contains(":Infinity") || tree.contains(":-Infinity") {
+        "a number in it is more than a DOUBLE holds; the one without an end is written 'infinity'::DOUBLE".to_owned()
+    } else {
+        format!("what the engine made of it can't be read: {said}")
+    }
 }
 
 /// Looks at every table that the statement names, wherever it does.

@@ -22,6 +22,11 @@ const REGISTRY: &str = "CREATE SCHEMA IF NOT EXISTS riverrun;
 /// Loads first come in here, as text.
 const STAGE: &str = "riverrun_stage";
 
+/// What every connection has. Times are in UTC, wherever the machine is; the zone is a setting that can be made only once the engine runs,
+/// so that the lock on all of them comes behind it.
+const EVERY_CONNECTION: &str = "SET GLOBAL TimeZone = 'UTC';
+    SET GLOBAL lock_configuration = true";
+
 /// An open database. Everything on it blocks.
 pub(super) struct Database {
     path: PathBuf,
@@ -36,6 +41,7 @@ impl Database {
         let failed = |error: duckdb::Error| WarehouseError::Database { path: path.clone(), reason: error.to_string() };
         let settings = settings(config).map_err(failed)?;
         let connection = Connection::open_with_flags(&path, settings).map_err(failed)?;
+        connection.execute_batch(EVERY_CONNECTION).map_err(failed)?;
         connection.execute_batch(REGISTRY).map_err(failed)?;
         Ok(Self { connection: Mutex::new(connection), loading: Mutex::new(()), broken: AtomicBool::new(false), path })
     }
@@ -256,7 +262,7 @@ impl Database {
     }
 }
 
-/// Everything that reaches out of the database is off, and stays off.
+/// Everything that reaches out of the database is off, and stays off: [`EVERY_CONNECTION`] locks it.
 fn settings(config: &DuckConfig) -> duckdb::Result<Config> {
     Config::default()
         .access_mode(AccessMode::ReadWrite)?
@@ -267,8 +273,7 @@ fn settings(config: &DuckConfig) -> duckdb::Result<Config> {
         .with("autoinstall_known_extensions", "false")?
         .with("allow_community_extensions", "false")?
         .max_memory(&format!("{}MB", config.memory_mb))?
-        .threads(i64::try_from(config.threads).unwrap_or(1))?
-        .with("lock_configuration", "true")
+        .threads(i64::try_from(config.threads).unwrap_or(1))
 }
 
 /// The engine's words for a database that it does not use any more.
@@ -313,4 +318,26 @@ fn columns_of(connection: &Connection, table: &str) -> duckdb::Result<Vec<Column
     )?;
     let rows = statement.query_map([table], |row| Ok(Column { name: row.get(0)?, sql_type: row.get(1)? }))?;
     rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_an_open_database_when_a_connection_would_change_a_setting_then_the_engine_refuses_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::open(folder.path().join("own.duckdb"), &DuckConfig::at(folder.path())).unwrap();
+        let connection = database.connect().unwrap();
+        for statement in [
+            "SET TimeZone = 'Asia/Kathmandu'",
+            "SET GLOBAL TimeZone = 'Asia/Kathmandu'",
+            "SET enable_external_access = true",
+            "SET threads = 4",
+            "SET lock_configuration = false",
+        ] {
+            let error = connection.execute_batch(statement).expect_err(statement).to_string();
+            assert!(error.contains("locked"), "{statement}: {error}");
+        }
+    }
 }

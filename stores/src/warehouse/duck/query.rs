@@ -3,7 +3,7 @@
 use duckdb::Connection;
 
 use crate::warehouse::duck::check::{self, Reading};
-use crate::warehouse::duck::values;
+use crate::warehouse::duck::values::{self, Shape};
 use crate::warehouse::{Column, QueryLimits, QueryResult, WarehouseError};
 
 /// Most bytes of an answer's values, as JSON.
@@ -44,13 +44,19 @@ fn answer(connection: &Connection, sql: &str, reading: &Reading, limit: usize) -
         (None, Some(statement)) => listed(statement),
         (None, None) => Vec::new(),
     };
+    let shapes: Vec<Shape> = match rows.as_ref() {
+        Some(statement) => {
+            (0..statement.column_count()).map(|at| Shape::of(&statement.column_logical_type(at))).collect()
+        }
+        None => Vec::new(),
+    };
     let mut found = Vec::new();
     let (mut bytes, mut truncated) = (0, false);
     while let Some(row) = rows.next()? {
-        let values: Vec<_> = columns
+        let values: Vec<_> = shapes
             .iter()
             .enumerate()
-            .map(|(at, column)| Ok(values::json(row.get::<_, duckdb::types::Value>(at)?, &column.sql_type)))
+            .map(|(at, shape)| Ok(values::json(row.get::<_, duckdb::types::Value>(at)?, shape)))
             .collect::<duckdb::Result<_>>()?;
         bytes += values.iter().map(values::weight).sum::<usize>();
         if found.len() == limit || bytes > MAX_ANSWER_BYTES {
