@@ -1,5 +1,6 @@
 //! How a command fails: what failed, the fix, and the exit code that says what kind of failure it is.
 
+use clap::error::ContextKind;
 use riverrun_api::ApiError;
 use riverrun_api::wire::Problem;
 use riverrun_log::LogError;
@@ -96,6 +97,19 @@ impl CliError {
         self
     }
 
+    /// A command line that can't be understood, in the words of what reads it. What is similar to what was meant is part of the fix.
+    pub fn of_command_line(mut error: clap::Error, command: &str) -> Self {
+        error.remove(ContextKind::Usage); // the help has it, with what it means
+        let said = error.render().to_string();
+        let said = said.strip_prefix("error: ").unwrap_or(&said);
+        let said = said.rsplit_once("\n\nFor more information").map_or(said, |(before, _)| before).trim_end();
+        let (message, tips) = said.split_once("\n\n  tip: ").unwrap_or((said, ""));
+        let tips = tips.split("\n  tip: ").filter(|tip| !tip.is_empty()).map(str::to_owned);
+        let help = format!("{command} --help shows what it takes");
+        let hint: Vec<String> = tips.chain(std::iter::once(help)).collect();
+        Self::new(Exit::Usage, message).hint(hint.join("; "))
+    }
+
     /// A signal ended it.
     pub fn interrupted() -> Self {
         Self::new(Exit::Interrupted, "interrupted")
@@ -148,7 +162,37 @@ impl From<std::io::Error> for CliError {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::args::Cli;
+
+    #[test]
+    fn given_command_lines_that_can_not_be_understood_when_they_are_told_then_each_has_what_failed_its_value_and_a_fix()
+    {
+        let help = "x --help shows what it takes";
+        for (line, words, tip) in [
+            ("no-such", vec!["unrecognized subcommand", "no-such"], ""),
+            ("agnets", vec!["agnets"], "agents"),
+            ("agent run x --max-iters abc", vec!["invalid value", "abc", "--max-iters"], ""),
+            ("agent run x --max-itres 3", vec!["--max-itres"], "--max-iters"),
+            ("tokens create a --scope x", vec!["invalid value", "--scope", "x"], ""),
+            ("completion basj", vec!["basj", "[possible values: "], "bash"),
+            ("ingest", vec!["required", "\n  <SOURCE>"], ""),
+            ("search x --rerank --no-rerank", vec!["--rerank", "--no-rerank"], ""),
+            ("agent run x --max-iters", vec!["--max-iters"], ""),
+        ] {
+            let words_of_line = std::iter::once("riverrun").chain(line.split(' '));
+            let told = CliError::of_command_line(Cli::try_parse_from(words_of_line).expect_err(line), "x");
+            let hint = told.hint.as_deref().unwrap_or_default();
+            assert!(told.exit == Exit::Usage && hint.ends_with(help), "{line}: {told:?}");
+            assert!(hint.contains(tip) && (tip.is_empty() || hint.len() > help.len()), "{line}: {told:?}");
+            assert!(words.iter().all(|word| told.message.contains(word)), "{line}: {told:?}");
+            let of_clap = ["error: ", "Usage: ", "For more information", "tip: "];
+            assert!(!of_clap.iter().any(|word| told.message.contains(word) || hint.contains(word)), "{line}: {told:?}");
+            assert!(!told.message.contains("\n\n") && !told.message.ends_with('\n'), "{line}: {told:?}");
+        }
+    }
 
     #[test]
     fn given_work_that_was_accepted_and_failed_when_its_code_is_read_then_only_what_is_down_or_not_there_is_told_as_that()

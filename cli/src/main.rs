@@ -30,8 +30,10 @@ mod fuzz;
 #[cfg(test)]
 mod fuzz_tests;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use riverrun_agents::tools::sandbox;
 use riverrun_api::config::Misspelt;
@@ -60,9 +62,15 @@ fn main() -> ExitCode {
     if let Ok(program) = std::env::current_exe() {
         sources::isolate_with(program);
     }
-    let matches = Cli::command().get_matches();
+    let matches = match Cli::command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return not_run(error),
+    };
     let asked = asked(&matches);
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => return not_run(error),
+    };
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -71,6 +79,34 @@ fn main() -> ExitCode {
             ExitCode::from(error.exit.code())
         }
     }
+}
+
+/// Shows a help or the version, or says why the line can't be understood.
+fn not_run(error: clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            error.exit()
+        }
+        _ => {
+            let error = CliError::of_command_line(error, &asked_in(std::env::args_os().skip(1)));
+            tell_error(&error);
+            ExitCode::from(error.exit.code())
+        }
+    }
+}
+
+/// The command that a line asks for which can't be understood, as far as its words name one.
+fn asked_in(words: impl Iterator<Item = OsString>) -> String {
+    let root = Cli::command();
+    let mut at = &root;
+    let mut asked = vec![root.get_name()];
+    for word in words {
+        if let Some(below) = at.find_subcommand(&word) {
+            asked.push(below.get_name());
+            at = below;
+        }
+    }
+    asked.join(" ")
 }
 
 /// The command that was asked for, as it is written without its arguments.
@@ -143,4 +179,23 @@ fn start_logging(settings: &Settings, cli: &Cli) -> Result<(), CliError> {
     let logging = logging.log_internal_errors(false);
     let started = if settings.log_json { logging.json().try_init() } else { logging.try_init() };
     started.map_err(|error| CliError::new(Exit::Failed, format!("logging can't be started: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_line_that_can_not_be_understood_when_its_command_is_looked_for_then_it_is_what_its_words_name() {
+        for (line, asked) in [
+            ("no-such", "riverrun"),
+            ("agent run x --max-iters abc", "riverrun agent run"),
+            ("--json runs watch", "riverrun runs watch"),
+            ("tools -n team nothing", "riverrun tools"),
+            ("runs no-such", "riverrun runs"),
+            ("chat runs", "riverrun chat"),
+        ] {
+            assert_eq!(asked_in(line.split(' ').map(OsString::from)), asked, "{line}");
+        }
+    }
 }

@@ -72,7 +72,21 @@ fn given_command_lines_that_are_none_when_they_are_run_then_the_exit_code_is_2()
     ] {
         let done = place.run(&arguments);
         assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{arguments:?}: {}", done.stderr);
-        assert!(!done.stderr.trim().is_empty());
+        let is_help = done.stderr.contains("Usage: riverrun");
+        let is_told = done.stderr.starts_with("error: ") && done.stderr.contains("\n\nhint: ");
+        // Without the command that it wants, a command shows its help.
+        assert!(
+            is_help != is_told && is_help == matches!(arguments[..], [] | ["runs"]),
+            "{arguments:?}: {}",
+            done.stderr
+        );
+    }
+    let done = place.run(&["--json", "agent", "run", "x", "--max-iters", "abc"]);
+    let hint = "\n\nhint: riverrun agent run --help shows what it takes\n";
+    assert!(done.code == 2 && done.stderr.contains("'abc'") && done.stderr.ends_with(hint), "{}", done.stderr);
+    for arguments in [["--help"], ["--version"]] {
+        let done = place.run(&arguments);
+        assert!(done.code == 0 && done.stderr.is_empty() && done.stdout.contains("riverrun"), "{arguments:?}");
     }
 }
 
