@@ -32,6 +32,7 @@ use crate::secure_broker::secure_listener;
 
 pub use servers::RemoteServer;
 
+mod allowed;
 mod files;
 mod kafka;
 mod misspelt;
@@ -145,7 +146,7 @@ impl Settings {
         let models = ModelSettings::from_env(&|name| values.get(name).cloned())
             .map_err(|error| CliError::new(Exit::Usage, error.to_string()).hint(fix(&error.name)))?;
         let (chunk_size, chunk_overlap, chunk_unit) = chunking(values)?;
-        let mut allowed_hosts = values.list("RIVERRUN_API_ALLOWED_HOSTS");
+        let mut allowed_hosts = allowed::hosts(values)?;
         if !is_wildcard(&api_host) {
             allowed_hosts.push(api_host.clone());
         }
@@ -175,7 +176,7 @@ impl Settings {
             api_token: values.text("RIVERRUN_API_TOKEN").as_deref().and_then(Secret::new),
             api: ApiConfig {
                 allowed_hosts,
-                allowed_origins: values.list("RIVERRUN_API_ALLOWED_ORIGINS"),
+                allowed_origins: allowed::origins(values)?,
                 tokens,
                 tokens_file: Some(tokens_file),
                 rate_per_token: values.number("RIVERRUN_RATE_PER_TOKEN", 0, 0..=1_000_000)?,
@@ -313,15 +314,30 @@ pub(crate) fn read_dotenv(path: &Path) -> Result<BTreeMap<String, String>, CliEr
         CliError::new(Exit::Usage, format!("{} is not a list of NAME=value lines: {what}", path.display()))
             .hint("quote values that hold spaces or #")
     };
-    let mut text = std::fs::read_to_string(path).map_err(|error| {
+    let bytes = std::fs::read(path).map_err(|error| {
         CliError::new(Exit::Usage, format!("{} can't be read: {error}", path.display()))
             .hint("make it a text that you may read, or work in another folder")
     })?;
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        // No line of ours would be found in it.
+        let what = format!("{} can't be read: it is UTF-16", path.display());
+        return Err(CliError::new(Exit::Usage, what).hint("save it as UTF-8"));
+    }
+    // What others write in another encoding is theirs, too.
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    let is_utf8 = std::str::from_utf8(&bytes).is_ok();
     text.push('\n'); // a last line with blanks behind it would not be read without
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut ours = BTreeMap::new();
     for line in dotenvy::from_read_iter(text.as_bytes()) {
         match line {
+            // It is not shown: it may be a key.
+            Ok((name, value))
+                if name.starts_with(PREFIX) && !is_utf8 && value.contains(char::REPLACEMENT_CHARACTER) =>
+            {
+                let what = format!("setting {name} is not valid UTF-8, in {}", path.display());
+                return Err(CliError::new(Exit::Usage, what).hint(fix(&name)));
+            }
             Ok((name, value)) if name.starts_with(PREFIX) => {
                 ours.insert(name, value);
             }
@@ -440,7 +456,13 @@ fn fusion(values: &Values) -> Result<Fusion, CliError> {
 /// `RIVERRUN_DATA_DIR`, else the user's data folder by the XDG rules.
 fn data_dir(values: &Values, folder: &Path) -> Result<PathBuf, CliError> {
     if let Some(dir) = values.text("RIVERRUN_DATA_DIR") {
-        return Ok(folder.join(dir));
+        let path = folder.join(&dir);
+        // Of what is not there yet, that in which it is to be made.
+        let there = path.ancestors().find(|place| place.exists());
+        if there.is_some_and(|place| !place.is_dir()) {
+            return Err(wrong("RIVERRUN_DATA_DIR", &dir, "a folder, or the name of one that can be made"));
+        }
+        return Ok(path);
     }
     let xdg = values.text("XDG_DATA_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
     let base = xdg.or_else(|| values.text("HOME").map(|home| Path::new(&home).join(".local/share")));

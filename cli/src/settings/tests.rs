@@ -191,8 +191,48 @@ fn given_a_dotenv_file_that_others_write_to_when_it_is_read_then_their_lines_are
         std::fs::write(&path, text).unwrap();
         assert_eq!(read_dotenv(&path).unwrap_err().exit, Exit::Usage, "{text:?}");
     }
-    std::fs::write(&path, b"# caf\xe9\n").unwrap();
-    assert!(read_dotenv(&path).unwrap_err().message.contains(".env"));
+}
+
+#[test]
+fn given_a_dotenv_file_with_bytes_that_are_no_utf_8_when_it_is_read_then_only_in_settings_of_ours_they_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(".env");
+    let ours = [("RIVERRUN_API_PORT".to_owned(), "8123".to_owned())];
+    for of_others in [&b"# caf\xe9"[..], b"FOO=\xff\xfe", b"\xff=x", b"\xe9", b"GREETING='caf\xe9'"] {
+        let text = [of_others, b"\nRIVERRUN_API_PORT=8123\n"].concat();
+        std::fs::write(&path, &text).unwrap();
+        let values = read_dotenv(&path).unwrap_or_else(|error| panic!("{text:?}: {error:?}"));
+        assert_eq!(values.into_iter().collect::<Vec<_>>(), ours, "{text:?}");
+    }
+    for of_ours in [
+        &b"RIVERRUN_OPENAI_API_KEY=canary\xff"[..],
+        b"FOO=x\nexport RIVERRUN_OPENAI_API_KEY='canary\n\xe9'",
+        b"RIVERRUN_OPENAI_API_KEY\xff=canary",
+        b"\xff\xfeR\0I\0V\0E\0R\0R\0U\0N\0",
+    ] {
+        std::fs::write(&path, of_ours).unwrap();
+        let error = read_dotenv(&path).unwrap_err();
+        let told = error.exit == Exit::Usage && error.message.contains(".env") && error.hint.is_some();
+        assert!(told && !error.message.contains("canary"), "{error:?}");
+    }
+    std::fs::write(&path, b"RIVERRUN_LOG=\xff\n").unwrap();
+    assert!(read_dotenv(&path).unwrap_err().message.contains("RIVERRUN_LOG"));
+}
+
+#[test]
+fn given_a_data_folder_that_is_a_file_or_below_one_when_settings_are_read_then_it_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    for place in [file.clone(), file.join("below/it")] {
+        let error = read(&[("RIVERRUN_DATA_DIR", place.to_str().unwrap())]).unwrap_err();
+        let told = error.message.contains("RIVERRUN_DATA_DIR") && error.message.contains(place.to_str().unwrap());
+        assert!(told && error.exit == Exit::Usage && error.hint.is_some(), "{error:?}");
+    }
+    for place in [folder.path().to_owned(), folder.path().join("not/there/yet")] {
+        let settings = read(&[("RIVERRUN_DATA_DIR", place.to_str().unwrap())]).unwrap();
+        assert_eq!(settings.data_dir, place);
+    }
 }
 
 #[cfg(unix)]

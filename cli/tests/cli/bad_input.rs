@@ -140,6 +140,9 @@ fn given_settings_that_can_not_be_when_a_command_starts_then_the_setting_and_its
         ("RIVERRUN_MONGODB_URL", "127.0.0.1:27017", 2),
         ("RIVERRUN_LOG", "=====", 2),
         ("RIVERRUN_API_HOST", "0.0.0.0", 2),
+        ("RIVERRUN_API_ALLOWED_HOSTS", "a b", 2),
+        ("RIVERRUN_API_ALLOWED_ORIGINS", "console.example", 2),
+        ("RIVERRUN_DATA_DIR", "/dev/null", 2),
     ] {
         let done = Place::new().with(name, value).run(&["serve"]);
         assert_eq!(done.code, code, "{name}: {}", done.stderr);
