@@ -135,7 +135,7 @@ impl Plan {
             (
                 "learning_rate",
                 self.learning_rate > 0.0 && self.learning_rate <= 1.0,
-                format!("is {}, which is not between 0 and 1", self.learning_rate),
+                format!("is {}, which is not above 0 and at most 1", self.learning_rate),
             ),
             (
                 "max_steps",
@@ -171,7 +171,7 @@ impl Plan {
             (
                 "dpo_beta",
                 self.dpo_beta > 0.0 && self.dpo_beta <= 10.0,
-                format!("is {}, which is not between 0 and 10", self.dpo_beta),
+                format!("is {}, which is not above 0 and at most 10", self.dpo_beta),
             ),
             ("eval_every", self.eval_every > 0, "is 0, which is not above 0".to_owned()),
             ("checkpoint_every", self.checkpoint_every > 0, "is 0, which is not above 0".to_owned()),
@@ -189,5 +189,27 @@ impl Plan {
 
     pub(crate) fn schedule(&self) -> Schedule {
         Schedule { learning_rate: self.learning_rate, warmup_steps: self.warmup_steps, max_steps: self.max_steps }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_values_at_their_bounds_when_a_plan_is_checked_then_what_is_said_of_those_refused_is_true() {
+        let with_rate = |learning_rate: f64| Plan { learning_rate, ..Plan::default() };
+        let with_beta = |dpo_beta: f64| Plan { dpo_beta, ..Plan::default() };
+        for plan in [with_rate(1e-9), with_rate(1.0), with_beta(1e-9), with_beta(10.0)] {
+            plan.check().unwrap();
+        }
+        for (plan, told) in [
+            (with_rate(0.0), "learning_rate: is 0, which is not above 0 and at most 1"),
+            (with_rate(1.5), "learning_rate: is 1.5, which is not above 0 and at most 1"),
+            (with_beta(0.0), "dpo_beta: is 0, which is not above 0 and at most 10"),
+            (with_beta(-1.0), "dpo_beta: is -1, which is not above 0 and at most 10"),
+        ] {
+            assert_eq!(plan.check().unwrap_err().to_string(), told);
+        }
     }
 }

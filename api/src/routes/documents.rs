@@ -48,10 +48,7 @@ async fn documents(
     let page = checks.page(query.limit, query.cursor);
     let collection = Collection::new(namespace, checks.finish_with(name)?);
     let found = read::documents(&state.parts().sql, &collection, &page).await?;
-    if found.items.is_empty()
-        && page.cursor.is_none()
-        && read::collection(&state.parts().sql, &collection).await?.is_none()
-    {
+    if found.items.is_empty() && read::collection(&state.parts().sql, &collection).await?.is_none() {
         return Err(StoreError::NoCollection(collection).into());
     }
     Ok(Json(Page { items: found.items, next_cursor: found.next_cursor }))

@@ -149,6 +149,7 @@ fn given_requests_that_are_none_when_they_come_then_the_status_says_what_is_wron
             (404, "chain_not_found", "POST", "/chains/chn_01h455vb4pex5vsknk084sn02q/cancel", None, b"", vec![]),
             (422, "invalid_request", "GET", "/runs?chain=run_01h455vb4pex5vsknk084sn02q", None, b"", vec![]),
             (404, "collection_not_found", "GET", "/documents?collection=none", None, b"", vec![]),
+            (404, "collection_not_found", "GET", "/documents?collection=none&cursor=z", None, b"", vec![]),
             (422, "invalid_request", "GET", "/documents", None, b"", vec![]),
             (422, "invalid_request", "GET", "/runs?limit=many", None, b"", vec![]),
             (422, "invalid_request", "GET", "/runs/run_01h455vb4pex5vsknk084sn02q/events?after=-1", None, b"", vec![]),
