@@ -67,6 +67,12 @@ def test_anything_but_one_reading_statement_is_422(tables, sql):
     assert query(tables, "SELECT count(*) FROM people").json["rows"] == [[2]]
 
 
+def test_times_are_in_utc_wherever_the_machine_is(new_server):
+    server = new_server(TZ="Asia/Kathmandu").start()
+    found = query(server, "SELECT current_setting('TimeZone'), timestamptz '2026-01-01 00:00:00', [timestamptz '2026-01-01 00:00:00+05:45']")
+    assert found.json["rows"] == [["UTC", "2026-01-01T00:00:00Z", ["2025-12-31T18:15:00Z"]]], found
+
+
 def test_a_removal_goes_everywhere_and_holds_after_a_kill(tables):
     document = tables.get("/documents?collection=people").json["items"][0]["document_id"]
     receipt = tables.request("DELETE", f"/documents/{document}")
