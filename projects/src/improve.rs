@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::analyzers::of_file;
 use crate::aside::aside;
 use crate::copy::Files;
+use crate::data_format::DataFormat;
 use crate::definitions::names_with_members;
 use crate::error::ProjectError;
 use crate::evidence::left;
@@ -252,6 +253,11 @@ fn check(task: &Task, before: &FileText, content: &[u8], answer: &str) -> Result
         }
     } else if text.trim().is_empty() {
         return Err("the rewrite leaves nothing of the file".to_owned());
+    } else if let Some(format) = DataFormat::of(&task.file)
+        && let Some(error) = format.error(&after)
+        && format.error(content).is_none()
+    {
+        return Err(format!("the rewrite does not parse: {} in line {}", error.reason, error.line));
     }
     let diff = unified(&task.file, &before.text, &text);
     Ok((after, masks.redact(&diff).into_owned()))

@@ -11,6 +11,7 @@
 pub mod analyzers;
 mod aside;
 pub mod copy;
+mod data_format;
 mod definitions;
 pub mod error;
 mod evidence;

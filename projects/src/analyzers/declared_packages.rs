@@ -135,9 +135,10 @@ fn used(manifests: &[Manifest<'_>], files: &Files) -> HashSet<(usize, usize)> {
     used
 }
 
-/// `None` for what is none, and for one that is larger than any of people.
+/// `None` for what is none, for one that is larger than any of people, and for one that [does not parse](super::broken_manifests).
 fn manifest<'f>(path: &'f str, content: &[u8]) -> Option<Manifest<'f>> {
     let text = std::str::from_utf8(content).ok().filter(|text| text.len() <= MAX_MANIFEST)?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let kind = Kind::of(path)?;
     let declared = match kind {
         Kind::Npm => of_npm(text)?,

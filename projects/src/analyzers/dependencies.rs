@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::python_manifests::{Requirement, Role, manifest};
 use super::python_packages::{is_stdlib, modules_of, package_of};
 use super::snapshot::Snapshot;
-use super::{declared_packages, node_packages, undeclared_go, undeclared_rust};
+use super::{broken_manifests, declared_packages, node_packages, undeclared_go, undeclared_rust};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::language::Language;
@@ -32,6 +32,7 @@ struct Manifests {
 
 pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let mut found = python(snapshot);
+    found.extend(broken_manifests::analyze(TOOL, snapshot.files()));
     found.extend(node_packages::undeclared(TOOL, snapshot));
     found.extend(undeclared_go::undeclared(TOOL, snapshot));
     found.extend(undeclared_rust::undeclared(TOOL, snapshot));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use riverrun_schemas::{agreed, counted};
 use serde_json::Value;
 
-use super::package_licences::{LicenceTable, is_vendored, licensed};
+use super::package_licences::{LicenceTable, classified, in_words, is_vendored, licensed};
 use super::packages::Package;
 use super::spdx::{Duty, duty};
 use crate::copy::Files;
@@ -28,11 +28,11 @@ struct Said {
 }
 
 pub(super) fn analyze(files: &Files, table: &LicenceTable) -> Vec<Finding> {
-    let (manifests, declared) = manifests(files);
+    let manifests = manifests(files);
     let mut found = Vec::new();
-    let own: Vec<Duty> = declared.iter().filter_map(|said| known(said, Severity::Low, &mut found)).collect();
-    let has_text = files.keys().any(|path| is_licence_text(path));
-    if let Some(first) = manifests.first().filter(|_| declared.is_empty() && !has_text) {
+    let own: Vec<Duty> = manifests.said.iter().filter_map(|said| known(said, Severity::Low, &mut found)).collect();
+    let is_said = !manifests.said.is_empty() || manifests.may_say_it || files.keys().any(|path| is_licence_text(path));
+    if let Some(first) = manifests.paths.first().filter(|_| !is_said) {
         let rule = (TOOL, "no-licence", Severity::Info);
         let message = "the project says nowhere under which licence it is";
         found.push(Finding::new(
@@ -120,38 +120,129 @@ fn is_licence_text(path: &str) -> bool {
     ["LICENSE", "LICENCE", "COPYING", "UNLICENSE"].iter().any(|start| name.starts_with(start))
 }
 
-/// The manifests, and what they say.
-fn manifests(files: &Files) -> (Vec<String>, Vec<Said>) {
-    let (mut manifests, mut declared) = (Vec::new(), Vec::new());
+/// What the manifests of a project say together.
+#[derive(Default)]
+struct Manifests {
+    /// Those that can be read.
+    paths: Vec<String>,
+    said: Vec<Said>,
+    /// Whether one says it in a text of its own, or to nobody, or can't be read.
+    may_say_it: bool,
+}
+
+/// What one manifest says.
+#[derive(Debug, PartialEq, Eq)]
+enum Word {
+    Nothing,
+    /// What is no expression: a text of its own, or that others get no licence.
+    Text,
+    Expression {
+        expression: String,
+        /// As it stands in the manifest.
+        written: String,
+    },
+}
+
+impl Word {
+    fn expression(text: &str) -> Self {
+        Self::Expression { expression: text.to_owned(), written: text.to_owned() }
+    }
+}
+
+fn manifests(files: &Files) -> Manifests {
+    let mut all = Manifests::default();
     for (path, content) in files.iter().filter(|(path, _)| !is_vendored(path)) {
         let name = path.rsplit('/').next().unwrap_or(path);
-        let read: fn(&str) -> Option<String> = match name {
-            "pyproject.toml" => |text| in_toml(text, "project"),
-            "Cargo.toml" => |text| in_toml(text, "package"),
-            "package.json" => in_json,
+        let read: fn(&str) -> Option<Word> = match name {
+            "pyproject.toml" => in_pyproject,
+            "Cargo.toml" => in_cargo,
+            "package.json" => in_npm,
             _ => continue,
         };
-        let Ok(text) = std::str::from_utf8(content) else { continue };
-        manifests.push(path.clone());
-        if let Some(expression) = read(text) {
-            let line = text.lines().position(|line| line.contains(&expression)).map_or(1, |index| index + 1);
-            declared.push(Said { file: path.clone(), line, expression });
+        let text = std::str::from_utf8(content).ok().map(|text| text.strip_prefix('\u{feff}').unwrap_or(text));
+        // One that does not parse is a finding of another analyzer, and may have said it.
+        let Some((text, word)) = text.and_then(|text| Some((text, read(text)?))) else {
+            all.may_say_it = true;
+            continue;
+        };
+        all.paths.push(path.clone());
+        match word {
+            Word::Nothing => {}
+            Word::Text => all.may_say_it = true,
+            Word::Expression { expression, written } => {
+                all.said.push(Said { file: path.clone(), line: line_of(text, &written), expression });
+            }
         }
     }
-    (manifests, declared)
+    all
 }
 
-/// An expression; `license = { text = … }` and `{ file = … }` are texts, and `license.workspace` is said elsewhere.
-fn in_toml(text: &str, table: &str) -> Option<String> {
+/// The line where a licence stands: its id may be within other words, too.
+fn line_of(text: &str, written: &str) -> usize {
+    let is_it = |line: &str| line.contains(written);
+    let is_named = |line: &str| is_it(line) && line.to_lowercase().contains("licens");
+    let named = text.lines().position(is_named).or_else(|| text.lines().position(is_it));
+    named.map_or(1, |index| index + 1)
+}
+
+/// `None` for what does not parse. The project's own table goes before Poetry's.
+fn in_pyproject(text: &str) -> Option<Word> {
     let all: toml::Table = toml::from_str(text).ok()?;
-    let of_workspace = || all.get("workspace")?.get("package")?.get("license")?.as_str();
-    let own = all.get(table).and_then(|table| table.get("license")).and_then(toml::Value::as_str);
-    own.or_else(of_workspace).map(str::to_owned)
+    let poetry = all.get("tool").and_then(|tool| tool.get("poetry"));
+    let mut words = [all.get("project"), poetry].into_iter().flatten().map(of_python);
+    Some(words.find(|word| *word != Word::Nothing).unwrap_or(Word::Nothing))
 }
 
-fn in_json(text: &str) -> Option<String> {
+/// An expression (PEP 639 and Poetry), a table with a text or a file (PEP 621), or classifiers.
+fn of_python(table: &toml::Value) -> Word {
+    let licence = table.get("license");
+    match licence.and_then(toml::Value::as_str) {
+        // Poetry's word for what is under none.
+        Some("Proprietary") => return Word::Text,
+        Some(expression) => return Word::expression(expression),
+        None => {}
+    }
+    let words = licence.and_then(|licence| licence.get("text")).and_then(toml::Value::as_str);
+    if let Some((expression, words)) = words.and_then(|words| Some((in_words(words)?, words))) {
+        return Word::Expression { expression, written: words.to_owned() };
+    }
+    let list = table.get("classifiers").and_then(toml::Value::as_array).into_iter().flatten();
+    let classifiers: Vec<&str> =
+        list.filter_map(toml::Value::as_str).filter(|one| one.starts_with("License :: ")).collect();
+    match (classifiers.first(), classified(classifiers.iter().copied())) {
+        (Some(first), Some(expression)) => Word::Expression { expression, written: (*first).to_owned() },
+        (first, _) if first.is_some() || licence.is_some() || table.get("license-files").is_some() => Word::Text,
+        _ => Word::Nothing,
+    }
+}
+
+/// `license`, or `license-file`; `license.workspace` is said elsewhere. `None` for what does not parse.
+fn in_cargo(text: &str) -> Option<Word> {
+    let all: toml::Table = toml::from_str(text).ok()?;
+    let of_workspace = all.get("workspace").and_then(|workspace| workspace.get("package"));
+    let tables = || [all.get("package"), of_workspace].into_iter().flatten();
+    let expression = tables().find_map(|table| table.get("license").and_then(toml::Value::as_str));
+    let has_file = tables().any(|table| table.get("license-file").is_some_and(toml::Value::is_str));
+    Some(match expression {
+        Some(expression) => Word::expression(expression),
+        None if has_file => Word::Text,
+        None => Word::Nothing,
+    })
+}
+
+/// An expression, or one of the values that npm has for what is under none; the objects of old manifests, too. `None` for what does
+/// not parse.
+fn in_npm(text: &str) -> Option<Word> {
     let all: Value = serde_json::from_str(text).ok()?;
-    all["license"].as_str().map(str::to_owned)
+    let mut old = all["licenses"].as_array().into_iter().flatten();
+    let of = |licence: &Value| licence.as_str().or_else(|| licence["type"].as_str()).map(str::to_owned);
+    let licence = of(&all["license"]).or_else(|| old.find_map(of));
+    Some(match licence.as_deref() {
+        None => Word::Nothing,
+        Some("UNLICENSED") => Word::Text,
+        Some(text) if text.starts_with("SEE LICENSE IN ") => Word::Text,
+        Some(expression) => Word::expression(expression),
+    })
 }
 
 /// The licences that heads of source files name.
@@ -214,6 +305,51 @@ mod tests {
             ]),
             none
         );
+    }
+
+    #[test]
+    fn given_manifests_with_any_documented_word_for_a_licence_when_they_are_looked_at_then_it_counts_as_said() {
+        let classifiers = "classifiers = [\"Topic :: MIT\", \"License :: OSI Approved :: MIT License\"]\n";
+        let classified = format!("[project]\n{classifiers}");
+        let of_text = format!("[project]\nlicense = {{text = \"MIT, see below\"}}\n{classifiers}");
+        let none: [&str; 0] = [];
+        for (path, text, expected) in [
+            ("pyproject.toml", "[tool.poetry]\nlicense = \"MIT\"\n", &none[..]),
+            ("pyproject.toml", "[tool.poetry]\nlicense = \"Proprietary\"\n", &none[..]),
+            ("pyproject.toml", "[project]\nlicense = {text = \"MIT\"}\n", &none[..]),
+            ("pyproject.toml", "[project]\nlicense = {text = \"MIT License\"}\n", &none[..]),
+            ("pyproject.toml", "[project]\nlicense = {file = \"terms.txt\"}\n", &none[..]),
+            ("pyproject.toml", of_text.as_str(), &none[..]),
+            ("pyproject.toml", classified.as_str(), &none[..]),
+            ("pyproject.toml", "[project]\nname = \"m\"\n", &["no-licence"][..]),
+            ("pyproject.toml", "[project]\nlicense = \"My own\"\n", &["unknown-licence"][..]),
+            ("Cargo.toml", "[package]\nlicense-file = \"terms.txt\"\n", &none[..]),
+            ("Cargo.toml", "[package]\nname = \"m\"\n", &["no-licence"][..]),
+            ("package.json", "{\"license\": \"UNLICENSED\"}", &none[..]),
+            ("package.json", "{\"license\": \"SEE LICENSE IN terms.txt\"}", &none[..]),
+            ("package.json", "{\"license\": {\"type\": \"MIT\"}}", &none[..]),
+            ("package.json", "{\"licenses\": [{\"type\": \"MIT\"}]}", &none[..]),
+            ("package.json", "{\"license\": \"unlicensed\"}", &["unknown-licence"][..]),
+        ] {
+            assert_eq!(rules(&[(path, text)]), expected, "{path} {text}");
+        }
+        let copyleft = "[project]\nname = \"submit\"\nlicense = \"MIT\"\n";
+        assert_eq!(line_of(copyleft, "MIT"), 3);
+        assert_eq!(line_of("name = \"MIT\"\nlicense = {text = \"MIT\"}\n", "MIT"), 2, "where the licence stands");
+    }
+
+    #[test]
+    fn given_manifests_that_do_not_parse_when_licences_are_looked_at_then_nobody_says_that_there_is_none() {
+        let none: [&str; 0] = [];
+        for (path, text) in [
+            ("package.json", "{\"name\": \"m\", \"dependencies\": {\"lodash\": \"*\"}"),
+            ("pyproject.toml", "[project"),
+            ("Cargo.toml", "[package"),
+        ] {
+            assert_eq!(rules(&[(path, text)]), none, "{path}");
+            assert_eq!(rules(&[(path, text), ("a/package.json", "{}")]), none, "{path}: it may be said there");
+        }
+        assert_eq!(rules(&[("package.json", "{}")]), ["no-licence"]);
     }
 
     #[test]

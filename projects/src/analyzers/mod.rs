@@ -17,6 +17,7 @@ use crate::surface::{Surface, surface};
 use limits::too_large;
 
 mod advisories;
+mod broken_manifests;
 mod cvss;
 mod dead_code;
 mod declared_packages;

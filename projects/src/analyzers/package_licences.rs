@@ -157,19 +157,31 @@ fn of_crate(text: &str) -> Option<About> {
     Some(("crates.io", field("name")?.to_owned(), field("version")?.to_owned(), licence))
 }
 
+/// What Python's classifiers say, of which one may be chosen; `None` without one of a known licence.
+pub(super) fn classified<'c>(classifiers: impl Iterator<Item = &'c str>) -> Option<String> {
+    let licences = classifiers.filter(|one| one.starts_with("License :: "));
+    let ids: Vec<&str> = licences.filter_map(|one| named(one.rsplit(" :: ").next().unwrap_or_default())).collect();
+    (!ids.is_empty()).then(|| ids.join(" OR "))
+}
+
+/// Words that are an expression, or the name of a known licence.
+pub(super) fn in_words(words: &str) -> Option<String> {
+    if duty(words).is_ok() { Some(words.to_owned()) } else { named(words).map(str::to_owned) }
+}
+
+fn named(words: &str) -> Option<&'static str> {
+    CLASSIFIERS.iter().find(|(name, _)| *name == words.trim()).map(|(_, id)| *id)
+}
+
 /// The expression; else what the classifiers say, of which one may be chosen; else the words, when they are an expression or a name.
 fn of_metadata(text: &str) -> Option<About> {
     let head: Vec<(&str, &str)> =
         text.lines().take_while(|line| !line.trim().is_empty()).filter_map(|line| line.split_once(": ")).collect();
     let field = |name: &str| head.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim());
-    let named = |words: &str| CLASSIFIERS.iter().find(|(name, _)| *name == words).map(|(_, id)| (*id).to_owned());
-    let classifiers = head.iter().filter(|(key, value)| *key == "Classifier" && value.starts_with("License :: "));
-    let classified: Vec<String> =
-        classifiers.filter_map(|(_, value)| named(value.rsplit(" :: ").next().unwrap_or_default().trim())).collect();
-    let in_words =
-        || field("License").and_then(|words| duty(words).ok().map(|_| words.to_owned()).or_else(|| named(words)));
+    let classifiers = head.iter().filter(|(key, _)| *key == "Classifier").map(|(_, value)| *value);
     let expression = field("License-Expression").map(str::to_owned);
-    let licence = expression.or_else(|| (!classified.is_empty()).then(|| classified.join(" OR "))).or_else(in_words);
+    let licence = expression.or_else(|| classified(classifiers));
+    let licence = licence.or_else(|| field("License").and_then(in_words));
     Some(("PyPI", pypi(field("Name")?), field("Version")?.to_owned(), licence))
 }
 

@@ -142,6 +142,25 @@ fn given_rewrites_that_leave_no_code_when_they_are_checked_then_they_are_refused
 }
 
 #[test]
+fn given_rewrites_of_data_that_do_not_parse_though_the_file_did_when_they_are_checked_then_they_are_refused() {
+    for (file, before, after, is_taken) in [
+        ("package.json", "{\"a\": \"*\"}\n", "{\"a\": \"1\"\n", false),
+        ("package.json", "{\"a\": \"*\"}\n", "{\"a\": \"1\"}\n", true),
+        ("pyproject.toml", "[project]\nname = \"m\"\n", "[project\nname = \"n\"\n", false),
+        ("pyproject.toml", "[project]\nname = \"m\"\n", "[project]\nname = \"n\"\n", true),
+        ("Pipfile", "[packages]\nflask = \"*\"\n", "[packages]\nflask = *\n", false),
+        // What did not parse before need not now, such as settings with comments.
+        ("tsconfig.json", "{ // all\n}\n", "{ // none\n}\n", true),
+        ("a.txt", "{}\n", "{\n", true),
+    ] {
+        let checked = checked_in(file, before, &format!("```\n{after}```\n"));
+        let why = checked.as_ref().err().map(String::as_str).unwrap_or_default();
+        assert_eq!(checked.is_ok(), is_taken, "{file} {after}: {checked:?}");
+        assert!(is_taken || why.starts_with("the rewrite does not parse: "), "{file} {after}: {why}");
+    }
+}
+
+#[test]
 fn given_files_with_any_ends_when_a_model_repeats_what_it_was_shown_then_nothing_changed() {
     let task = Task { file: "a.py".into(), ..Task::default() };
     for content in
