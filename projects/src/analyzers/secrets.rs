@@ -12,6 +12,9 @@ use crate::finding::{Finding, Severity};
 use crate::installed::is_metadata;
 use crate::text::lines_of;
 
+#[cfg(test)]
+mod tests;
+
 /// Its name; what it finds quotes no secret.
 pub(crate) const TOOL: &str = "secrets";
 /// So many different ones in a file are a list of people.
@@ -195,14 +198,88 @@ fn in_addresses(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// `password = "…"` with something that is no placeholder.
+/// How far before a sign the name of a value is looked for, in bytes: types that are longer are none of a text.
+const MAX_NAMED: usize = 100;
+/// Functions that set a variable of the environment.
+const SETTERS: [&str; 3] = ["setdefault", "putenv", "setenv"];
+/// Statements whose `:` says no type of what stands before it.
+const STATEMENTS: [&str; 12] =
+    ["if", "elif", "else", "while", "for", "with", "try", "except", "finally", "case", "default", "class"];
+
+/// `password = "…"` with something that is no placeholder, whatever type stands between them, and
+/// `environ.setdefault("PASSWORD", "…")`.
 fn literals(line: &str) -> Vec<&str> {
-    let values = line.match_indices(['=', ':']).filter(|(at, _)| is_secret(&line[..*at])).filter_map(|(at, _)| {
+    let is_named = |at: usize, sign: &str| match sign {
+        "=" => is_assigned(&line[..at]),
+        "," => is_set(&line[..at]),
+        _ => is_secret(&line[..at]),
+    };
+    let signs = line.match_indices(['=', ':', ',']).filter(|(at, sign)| is_named(*at, *sign));
+    let values = signs.filter_map(|(at, _)| {
         let right = line[at + 1..].trim_start_matches(['=', ' ']);
         let quote = right.chars().next().filter(|c| matches!(c, '"' | '\''))?;
         right[1..].split(quote).next().filter(|value| is_value(value))
     });
     values.collect()
+}
+
+/// Whether what stands before `=` names a secret.
+fn is_assigned(left: &str) -> bool {
+    if let Some((name, kind)) = annotated(left) {
+        return is_secret(name) || (is_secret(left) && !is_class(kind));
+    }
+    // `var Password string` of Go.
+    let typed = left.trim_end().strip_suffix("string").filter(|name| name.ends_with([' ', '\t']));
+    is_secret(typed.unwrap_or(left))
+}
+
+/// A name and the type that is said of it: `password: str`, `password?: string`, `const PASSWORD: &str`.
+fn annotated(left: &str) -> Option<(&str, &str)> {
+    let head = left[..left.floor_char_boundary(MAX_NAMED)].trim_start();
+    let first = head.split(|c: char| !c.is_alphanumeric()).next();
+    if first.is_some_and(|word| STATEMENTS.contains(&word)) {
+        return None;
+    }
+    let bytes = left.as_bytes();
+    let begin = left.len().saturating_sub(MAX_NAMED);
+    let (mut at, mut depth) = (left.len(), 0_usize);
+    while at > begin {
+        at -= 1;
+        match bytes[at] {
+            b']' | b'>' => depth += 1,
+            b'[' | b'<' => depth = depth.checked_sub(1)?,
+            // Within a path of Rust.
+            b':' if at > begin && bytes[at - 1] == b':' => at -= 1,
+            b':' if depth == 0 => {
+                let name = left[..at].trim_end().trim_end_matches(['?', '!']);
+                let kind = left[at + 1..].trim();
+                let is_name = name.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+                return (is_name && !kind.is_empty()).then_some((name, kind));
+            }
+            b',' if depth > 0 => {}
+            b'_' | b'.' | b'&' | b'\'' | b'|' | b'?' | b'*' | b' ' | b'\t' => {}
+            byte if byte.is_ascii_alphanumeric() => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Whether what stands behind a `:` ends with a name as classes have it: `Password`, and not `password` or `PASSWORD`.
+fn is_class(kind: &str) -> bool {
+    let last = kind.rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
+    last.starts_with(char::is_uppercase) && last.contains(char::is_lowercase)
+}
+
+/// Whether what stands before a comma is the name of a secret that a function sets.
+fn is_set(left: &str) -> bool {
+    if !left.ends_with(['"', '\'']) || !is_secret(left) {
+        return false;
+    }
+    let near = &left[left.floor_char_boundary(left.len().saturating_sub(MAX_NAMED))..];
+    let Some((function, _)) = near.rsplit_once('(') else { return false };
+    let function = function.trim_end().to_lowercase();
+    SETTERS.iter().any(|name| function.ends_with(name))
 }
 
 const KEY_HEAD: &str = "-----BEGIN ";
@@ -267,9 +344,11 @@ fn setting(line: &str) -> Option<&str> {
     (is_secret(left) && is_value(value)).then_some(value)
 }
 
-/// Whether what stands before a value ends with a name of a secret, whatever its case.
+/// Whether what stands before a value ends with a name of a secret, whatever its case; `x["password"]` ends with its key.
 fn is_secret(left: &str) -> bool {
-    let left = left.trim_end().trim_end_matches(['"', '\'']).as_bytes();
+    let left = left.trim_end();
+    let left = left.strip_suffix(']').filter(|key| key.ends_with(['"', '\''])).unwrap_or(left);
+    let left = left.trim_end_matches(['"', '\'']).as_bytes();
     NAMES.iter().any(|name| {
         let from = left.len().checked_sub(name.len());
         from.is_some_and(|from| left[from..].eq_ignore_ascii_case(name.as_bytes()))
@@ -341,147 +420,4 @@ fn is_address(word: &str) -> bool {
     word.split_once('@').is_some_and(|(name, host)| {
         !name.is_empty() && host.contains('.') && !host.contains('@') && !host.starts_with("example.")
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rules(path: &str, text: &str) -> Vec<String> {
-        let files = Files::from([(path.to_owned(), text.to_owned().into())]);
-        analyze(&files).into_iter().map(|one| one.rule).collect()
-    }
-
-    #[test]
-    fn given_settings_with_and_without_quotes_when_they_are_read_then_passwords_are_found_where_texts_need_none() {
-        for (path, line, is_found) in [
-            (".env", "DB_PASSWORD=hunter2hunter2", true),
-            (".env.production", "export API_KEY='a1b2c3d4e5'", true),
-            ("deploy/prod.env", "  SECRET = \"a1b2c3d4e5\"", true),
-            (".env", "# DB_PASSWORD=hunter2hunter2", false),
-            (".env", "DB_PASSWORD=", false),
-            (".env", "DB_PASSWORD=${FROM_VAULT_12}", false),
-            (".env", "PASSWORD_FILE=/run/secrets/db", false),
-            (".env.example", "DB_PASSWORD=hunter2hunter2", false),
-            ("a.py", "password = hunter2hunter2", false),
-            ("a.py", "password = 'hunter2hunter2'", true),
-            ("a.yml", "password: \"hunter2hunter2\"", true),
-            ("a.py", "password = 'your-password'", false),
-            ("a.py", "FIELD_OF_ACCESS_TOKEN = 'access_token'", false),
-            ("settings.py", "SECRET_KEY = 'k3vq8w2m5z0x'", true),
-            ("a.py", "aws_secret_access_key = 'wJalrXUtnFEMI'", true),
-            ("a.py", "db = 'postgres://ann:hunter2hunter2@db/x'", true),
-            ("compose.yml", "URL: redis://:hunter2hunter2@cache:6379/0", true),
-            (".env", "DATABASE_URL=postgres://ann:hunter2hunter2@db/x", true),
-            ("a.py", "db = 'postgres://postgres:postgres@localhost/x'", false),
-            ("a.py", "db = f'postgres://{user}:{word_of_user}@db/x'", false),
-            ("a.sh", "curl https://ann:${PASSWORD_OF_ANN}@host/", false),
-            ("a.md", "see https://host:8080/a@b and http://h.example/x", false),
-        ] {
-            let expected: &[&str] = if is_found { &["literal-password"] } else { &[] };
-            assert_eq!(rules(path, line), expected, "{path} {line}");
-        }
-    }
-
-    #[test]
-    fn given_a_file_whose_lines_end_with_returns_when_it_is_read_then_each_secret_stands_in_its_line() {
-        let text = "x = 1\rpassword = 'hunter2hunter2'\ry = 2\rsecret = 'hunter3hunter3'\r";
-        let files = Files::from([("a.py".to_owned(), text.into())]);
-        let lines: Vec<usize> = analyze(&files).into_iter().map(|one| one.line).collect();
-        assert_eq!(lines, [2, 4]);
-        assert_eq!(secrets_in("a.py", text), ["hunter2hunter2", "hunter3hunter3"]);
-        let both = "password = 'hunter2hunter2'; u = 'ftp://ann:hunter2hunter2@h'; v = 'ftp://ann:hunter3hunter3@h'";
-        assert_eq!(secrets_in("a.py", both), ["hunter2hunter2", "hunter3hunter3"]);
-    }
-
-    #[test]
-    fn given_a_line_of_megabytes_when_it_is_read_then_each_part_of_it_is_read_once() {
-        let key = "hf_".repeat(1 << 20);
-        let passwords = |number: usize| format!("password='word{number}word' ftp://a:pass{number}word@h ");
-        let many: String = (0..50_000).map(passwords).collect();
-        let heads = "-----BEGIN PRIVATE KEY-----é ".repeat(20_000);
-        assert!(secrets_in("a.js", &heads).is_empty());
-        assert_eq!(rules("a.js", &key), ["key"]);
-        assert_eq!(secrets_in("a.js", &key), [key.as_str()]);
-        assert_eq!(rules("a.js", &many), ["literal-password"]);
-        assert_eq!(secrets_in("a.js", &many).len(), 100_000);
-    }
-
-    #[test]
-    fn given_many_heads_of_keys_before_one_end_when_secrets_are_taken_then_each_part_is_taken_once() {
-        let part = |number: usize| format!("{number:032}");
-        let quoted = |number: usize| format!("-----BEGIN PRIVATE KEY-----'\n '{}'\n", part(number));
-        let many: String = (0..20_000).map(quoted).collect();
-        let text = many.replace(&format!("'{}'", part(15_000)), "'-----END PRIVATE KEY-----'");
-        let found = secrets_in("a.py", &text);
-        let distinct: HashSet<&str> = found.iter().copied().collect();
-        assert!(found.len() > 400 && found.len() == distinct.len(), "{}", found.len());
-        assert_eq!(found.last().copied(), Some(part(14_999).as_str()));
-        // The next key in front of the same end is whole all the same.
-        let key = format!("{}\n{}", "MIIE".repeat(16), "9+/A".repeat(4));
-        let text =
-            format!("-----BEGIN PRIVATE KEY-----'\n-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n");
-        assert_eq!(secrets_in("a.py", &text).last().copied(), Some(key.as_str()));
-    }
-
-    #[test]
-    fn given_a_mark_before_the_first_line_when_a_key_stands_in_it_then_its_column_is_that_of_the_text() {
-        let key = "k = AKIAABCDEFGHIJKLMNOP\n";
-        for (text, column) in [(key.to_owned(), 5), (format!("\u{feff}{key}"), 5), (format!("\u{feff}é{key}"), 6)] {
-            let files = Files::from([("a.txt".to_owned(), text.clone().into())]);
-            let found = analyze(&files);
-            assert_eq!((found.len(), found[0].line, found[0].column), (1, 1, column), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn given_numbers_in_data_when_they_are_read_then_only_lists_of_accounts_and_cards_are_told() {
-        let accounts = "DE89370400440532013000 GB82WEST12345698765432 FR1420041010050500013M02606 NL91ABNA0417164300 BE68539007547034";
-        let cards = "4111111111111111,5555555555554444,378282246310005,6011111111111117,5105105105105100";
-        let plain: Vec<String> = (0..40).map(|number| format!("40000000000{number:05}")).collect();
-        for (text, is_found) in [
-            (accounts.to_owned(), true),
-            (accounts.replace("DE89", "DE88"), false),
-            (cards.to_owned(), true),
-            (plain.join("\n"), false),
-            (format!("{}\n{cards}", plain.join("\n")), false),
-            ("a@b.org,c@b.org,d@b.org,e@b.org,f@b.org".to_owned(), true),
-            ("2024010112000000 2024010112000001".to_owned(), false),
-        ] {
-            let expected: &[&str] = if is_found { &["personal-data"] } else { &[] };
-            assert_eq!(rules("people.csv", &text), expected, "{text}");
-            assert!(rules("people.py", &text).is_empty(), "{text}");
-        }
-    }
-
-    #[test]
-    fn given_texts_with_any_ends_when_lines_are_chosen_then_each_that_a_rule_speaks_of_is_among_them_with_its_number() {
-        let lines = [
-            "# see https://example.org",
-            "x = 1",
-            "",
-            "Api_Key = 'a1b2c3d4e5f6'",
-            "é = 'AKIAA1A1A1A1A1A1A1A1'; SECRET = 2",
-            "-----BEGIN RSA PRIVATE KEY-----",
-            "y = 2",
-            "url = 'db://me:hunter2hunter2@h'",
-        ];
-        for (end, last) in [("\n", ""), ("\n", "\n"), ("\r\n", "\r\n"), ("\r", ""), ("\n\n", "\n")] {
-            let text = lines.join(end) + last;
-            for path in ["a.py", "a.rs"] {
-                let chosen = candidates(path, &text);
-                let all: Vec<(usize, &str)> =
-                    lines_of(path, &text).into_iter().enumerate().map(|(index, line)| (index + 1, line)).collect();
-                assert!(chosen.iter().all(|one| all.contains(one)), "{end:?}: {chosen:?}");
-                let told = |lines: &[(usize, &str)]| {
-                    let mut found = Vec::new();
-                    lines.iter().for_each(|line| scan(path, *line, false, &mut found));
-                    found
-                };
-                assert_eq!(told(&chosen), told(&all), "{end:?}");
-            }
-        }
-        assert_eq!(candidates("a.py", &lines.join("\n")).len(), 5, "others are passed over");
-        assert!(candidates("a.py", "x = 1\ny = 2\n").is_empty());
-    }
 }
