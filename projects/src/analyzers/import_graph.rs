@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::python_packages::is_stdlib;
 use super::snapshot::Snapshot;
 use super::{go_imports, rust_imports, script_imports};
 use crate::copy::Files;
@@ -113,8 +114,16 @@ fn resolve<'f>(names: &[String], from: &str, files: &'f Files) -> Option<&'f str
             let depth = folders.len().checked_sub(dots - 1)?;
             return file(&folders[..depth], &below, files);
         }
+        // A folder with `__init__.py` is imported by its name, and what is in it is no module by itself: within one `import logging` is
+        // Python's, though it may stand beside a `logging.py`.
+        let is_package = |depth: usize| file(&folders[..depth], "__init__", files).is_some();
+        let top = name.split('.').next().unwrap_or_default().to_lowercase();
+        if is_stdlib(&top) && is_package(folders.len()) {
+            return None;
+        }
         // The root of imports is not known: the outermost folder that has such a file is taken.
-        (0..=folders.len().min(MAX_ROOTS)).find_map(|depth| file(&folders[..depth], &below, files))
+        let mut roots = (0..=folders.len().min(MAX_ROOTS)).filter(|depth| !is_package(*depth));
+        roots.find_map(|depth| file(&folders[..depth], &below, files))
     })
 }
 
@@ -194,6 +203,26 @@ mod tests {
         ]);
         assert_eq!(package.len(), 1, "{package:?}");
         assert_eq!((package[0].0.as_str(), package[0].1), ("src/p/a.py", 2));
+    }
+
+    #[test]
+    fn given_packages_with_files_called_as_other_modules_when_they_import_those_then_there_is_no_circle() {
+        for import in ["import logging\n", "from logging import getLogger\n", "import helper\n"] {
+            for (folder, init) in [("pkg", "pkg/__init__.py"), ("src/pkg", "src/pkg/__init__.py")] {
+                let (core, logging, helper) =
+                    (format!("{folder}/core.py"), format!("{folder}/logging.py"), format!("{folder}/helper.py"));
+                let back = "from . import core\n";
+                let files = [(init, ""), (core.as_str(), import), (logging.as_str(), back), (helper.as_str(), back)];
+                assert!(cycles(&files).is_empty(), "{folder} {import}");
+                // A script's own folder goes before Python's modules.
+                let back = "import core\n";
+                let scripts = [(core.as_str(), import), (logging.as_str(), back), (helper.as_str(), back)];
+                assert_eq!(cycles(&scripts).len(), 1, "{folder} {import}");
+            }
+        }
+        let absolute =
+            [("pkg/__init__.py", ""), ("pkg/a.py", "from pkg.types import x\n"), ("pkg/types.py", "import pkg.a\n")];
+        assert_eq!(cycles(&absolute).len(), 1, "by its whole name it is found");
     }
 
     #[test]

@@ -135,7 +135,18 @@ fn is_test(name: &str) -> bool {
     is_name && lower.split('_').any(|part| matches!(part, "test" | "xtest" | "ytest" | "holdout"))
 }
 
+/// Whether a file tests the project: what it fits there is no model that anybody uses. `fit_test.py` may be either.
+fn is_test_file(path: &str) -> bool {
+    let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+    name.starts_with("test_")
+        || name == "conftest.py"
+        || folders.split('/').any(|part| matches!(part, "test" | "tests"))
+}
+
 fn test_in_training(at: At<'_>, scope: &Scope, variables: &Variables<'_>, found: &mut Vec<Finding>) {
+    if is_test_file(at.path) {
+        return;
+    }
     for call in scope.calls.iter().filter(|call| matches!(call.name.as_str(), "fit" | "fit_transform" | "partial_fit"))
     {
         let Some(first) = call.arguments.first() else { continue };
@@ -308,6 +319,22 @@ mod tests {
         assert_eq!(rules(scaler), ["fit-before-split"]);
         let joined = "a = b\na = pd.concat([X_train, X_test])\nmodel.fit(a)\nmodel.fit(b)\n";
         assert_eq!(rules(joined), ["test-in-training"]);
+    }
+
+    #[test]
+    fn given_tests_of_a_project_when_a_model_is_fitted_on_test_data_in_them_then_that_is_no_leak() {
+        for (path, is_leak) in [
+            ("tests/test_m.py", false),
+            ("pkg/tests/common.py", false),
+            ("test_m.py", false),
+            ("conftest.py", false),
+            ("train.py", true),
+            ("latest/train.py", true),
+            ("fit_test.py", true),
+        ] {
+            let files = Files::from([(path.to_owned(), "Model().fit(test_data)\n".into())]);
+            assert_eq!(!analyze(&Snapshot::new(&files)).is_empty(), is_leak, "{path}");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub(super) fn modules_of(package: &str) -> Vec<String> {
     // Families that share a top module, such as google-cloud-storage and zope.interface.
     modules.extend(package.split_once(['-', '.']).map(|(family, _)| family.to_owned()));
     modules.extend(package.strip_prefix("python-").map(|rest| rest.replace('-', "_")));
+    modules.extend(package.strip_suffix("-py").map(|rest| rest.replace('-', "_")));
     modules.extend(package.strip_prefix("py").map(|rest| rest.trim_start_matches('-').replace('-', "_")));
     modules
 }
@@ -36,4 +37,25 @@ pub(super) fn package_of(module: &str) -> String {
 /// Whether a module comes with Python.
 pub(super) fn is_stdlib(module: &str) -> bool {
     module.is_empty() || entries(STDLIB).any(|name| name == module)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_distributions_whose_modules_have_other_names_when_one_is_asked_for_then_it_is_among_them() {
+        for (package, module) in [
+            ("markdown-it-py", "markdown_it"),
+            ("pygobject", "gi"),
+            ("pywavelets", "pywt"),
+            ("some-thing-py", "some_thing"),
+            ("requests", "requests"),
+        ] {
+            assert!(modules_of(package).iter().any(|one| one == module), "{package}: {:?}", modules_of(package));
+        }
+        for (module, package) in [("markdown_it", "markdown-it-py"), ("gi", "pygobject"), ("pywt", "pywavelets")] {
+            assert_eq!(package_of(module), package);
+        }
+    }
 }

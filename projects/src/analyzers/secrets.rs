@@ -214,7 +214,7 @@ fn literals(line: &str) -> Vec<&str> {
         "," => is_set(&line[..at]),
         _ => is_secret(&line[..at]),
     };
-    let signs = line.match_indices(['=', ':', ',']).filter(|(at, sign)| is_named(*at, *sign));
+    let signs = line.match_indices(['=', ':', ',']).filter(|&(at, sign)| is_named(at, sign));
     let values = signs.filter_map(|(at, _)| {
         let right = line[at + 1..].trim_start_matches(['=', ' ']);
         let quote = right.chars().next().filter(|c| matches!(c, '"' | '\''))?;
