@@ -76,6 +76,12 @@ pub enum Origin {
 /// When it is an address that is not read.
 pub fn origin(source: &str) -> Result<Origin, SourceError> {
     let is_http = source.starts_with("https://") || source.starts_with("http://");
+    let scheme = source.split_once("://").map_or("", |(scheme, _)| scheme);
+    let is_scheme = !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-'));
+    if is_scheme && !["http", "https", "git+https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+        // What stands behind it may hold a password.
+        return Err(no_project(format!("{}://…", scheme.chars().take(20).collect::<String>())));
+    }
     match place(source, is_http.then_some("git"))? {
         Place::Git(address) => Ok(Origin::Git(address)),
         Place::Path => {
@@ -83,12 +89,31 @@ pub fn origin(source: &str) -> Result<Origin, SourceError> {
             let is_zip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip"));
             Ok(if is_zip { Origin::Zip(path) } else { Origin::Folder(path) })
         }
-        Place::Web(_) | Place::Database(_) | Place::Documents(_) | Place::Topic(_) => Err(SourceError::Document {
-            name: source.chars().take(120).collect(),
-            fault: Fault::AddressRefused,
-            reason: "is no folder, archive or repository".to_owned(),
-            fix: "give a folder, a .zip or the https address of a repository".to_owned(),
-        }),
+        Place::Web(_) | Place::Database(_) | Place::Documents(_) | Place::Topic(_) => {
+            Err(no_project(source.chars().take(120).collect()))
+        }
+    }
+}
+
+fn no_project(name: String) -> SourceError {
+    SourceError::Document {
+        name,
+        fault: Fault::AddressRefused,
+        reason: "is no folder, archive or repository that projects are imported from".to_owned(),
+        fix: "give the path of a folder or a .zip, or the https address of a repository".to_owned(),
+    }
+}
+
+/// What is wrong with an archive, with a fix that an import has: it takes no other type.
+fn of_archive(error: SourceError) -> SourceError {
+    match error {
+        SourceError::Document { name, fault: Fault::Malformed, reason, .. } => SourceError::Document {
+            name,
+            fault: Fault::Malformed,
+            reason,
+            fix: "pack it again as a .zip, or import the folder that it is packed from".to_owned(),
+        },
+        other => other,
     }
 }
 
@@ -169,7 +194,11 @@ fn read_unchanged(root: &Path, progress: &Progress) -> Result<Imported, ProjectE
 
 fn read_folder(root: &Path, progress: &Progress) -> Result<Imported, ProjectError> {
     if !root.is_dir() {
-        return Err(SourceError::NotAFolder { path: root.display().to_string() }.into());
+        return Err(ProjectError::refused(
+            "not_a_folder",
+            format!("{} is a file, and a project is a folder or a .zip", root.display()),
+            "give the folder that it lies in; of another archive, such as a .tgz, the folder that it unpacks to",
+        ));
     }
     let mut found = Imported::default();
     let mut total = 0;
@@ -294,7 +323,8 @@ pub fn unpack(source: &str, bytes: &[u8], progress: &Progress) -> Result<Importe
             }
             None => found.skipped += 1,
         }
-    })?;
+    })
+    .map_err(of_archive)?;
     if let Some(name) = unfit {
         let shown: String = name.chars().take(120).collect();
         return Err(ProjectError::refused(
@@ -372,6 +402,32 @@ mod tests {
         }
         let source = root.join("theirs").display().to_string();
         assert_eq!(read(&source, None, &Progress::default()).await.unwrap().files.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn given_sources_that_are_no_project_when_they_are_imported_then_each_hint_is_one_that_an_import_can_follow()
+    {
+        let place = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(place.path()).unwrap();
+        for file in ["a.py", "a.tgz", "a.zip"] {
+            fs::write(root.join(file), "no archive").unwrap();
+        }
+        let at = |file: &str| root.join(file).display().to_string();
+        for (source, code, hint) in [
+            (at("a.py"), "not_a_folder", "the folder that it lies in"),
+            (at("a.tgz"), "not_a_folder", "the folder that it unpacks to"),
+            (at("a.zip"), "malformed_document", "as a .zip"),
+            ("file:///etc".to_owned(), "address_refused", "the path of a folder"),
+            ("postgres://ann:hunter2@db/x".to_owned(), "address_refused", "the path of a folder"),
+            ("ssh://host/a".to_owned(), "address_refused", "https address of a repository"),
+        ] {
+            let failure = read(&source, None, &Progress::default()).await.unwrap_err().failure();
+            let told = failure.hint.clone().unwrap_or_default();
+            assert!(failure.code == code && told.contains(hint), "{source}: {failure:?}");
+            let leads_nowhere = ["--type", "schemes", "hunter2"];
+            let said = format!("{} {told}", failure.message);
+            assert!(leads_nowhere.iter().all(|word| !said.contains(word)), "{said}");
+        }
     }
 
     #[tokio::test]

@@ -104,8 +104,17 @@ fn program(command: &[String], programs: &Programs) -> Result<PathBuf, ProjectEr
         let what = format!("the test command has more than {MAX_ARGUMENTS} arguments, or one that is no argument");
         return Err(refused(what, "put it into a script of the project"));
     }
-    let found = if name.contains('/') { None } else { on_path(name) };
     let shown: String = name.chars().filter(|c| !c.is_control()).take(200).collect();
+    if let Some((_, last)) = name.rsplit_once('/') {
+        let what = format!("{shown:?} is a path, and a program is named as the server's PATH has it");
+        let last: String = last.chars().filter(|c| !c.is_control()).take(200).collect();
+        let named = if last.is_empty() { "python3" } else { last.as_str() };
+        return Err(refused(
+            what,
+            &format!("write its name alone: {named}; a script of the project is an argument of its program"),
+        ));
+    }
+    let found = on_path(name);
     if found.is_some() && !programs.allows(name) {
         let what = format!("the program {shown:?} is not one that may be started for a project");
         return Err(refused(what, "an operator can name it in RIVERRUN_PROJECT_PROGRAMS"));
@@ -197,6 +206,21 @@ mod tests {
                 matches!(check(&command, &programs), Err(ProjectError::Refused { code: "tests_not_run", .. })),
                 "{command:?}"
             );
+        }
+    }
+
+    #[test]
+    fn given_a_program_by_its_path_when_it_is_checked_then_the_refusal_says_that_names_are_taken() {
+        let support = support();
+        if !(support.landlock && support.seccomp) {
+            return;
+        }
+        for (path, named) in [("/usr/bin/python3", "alone: python3;"), ("./run.sh", "alone: run.sh;"), ("/", "python3")]
+        {
+            let Err(error) = check(&[path.to_owned()], &Programs::default()) else { panic!("{path} may run") };
+            let failure = error.failure();
+            assert!(failure.code == "tests_not_run" && failure.message.contains("is a path"), "{failure:?}");
+            assert!(failure.hint.is_some_and(|hint| hint.contains(named)), "{path}");
         }
     }
 
