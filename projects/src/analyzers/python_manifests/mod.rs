@@ -140,6 +140,22 @@ mod tests {
     }
 
     #[test]
+    fn given_requirements_whose_words_stand_before_them_too_when_they_are_read_then_each_has_its_own_line() {
+        let text = "[project]\nname = \"rich-demo\"\ndescription = \"rich, attrs>=2 and pytest\"\n# rich\ndependencies = [\n  \"attrs>=2\",\n  'rich',\n]\n[project.optional-dependencies]\nrich = [\n  \"é\", \"pytest\",\n]\n[dependency-groups]\nattrs = [\"numpy\"]\n[build-system]\nrequires = [\n  \"hatch\"]\n";
+        let (mut found, _) = read("pyproject.toml", text);
+        found.retain(|one| !one.contains('é'));
+        found.sort();
+        let expected = [
+            "11 pytest optional any -",
+            "14 numpy optional any -",
+            "17 hatch build any -",
+            "6 attrs needed pinned -",
+            "7 rich needed any -",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
     fn given_manifests_that_are_put_together_or_broken_when_they_are_read_then_they_may_declare_more() {
         for (path, text) in [
             ("setup.py", "from setuptools import setup\nsetup(install_requires=open('r').read().split())\n"),

@@ -1,5 +1,6 @@
 //! `pyproject.toml` (PEP 621, PEP 735 and Poetry's tables) and `Pipfile`.
 
+use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
 use super::Manifest;
@@ -10,14 +11,18 @@ const ANY: [&str; 2] = ["", "*"];
 
 pub(super) fn pyproject(text: &str) -> Manifest {
     let Ok(table) = toml::from_str::<Table>(text) else { return Manifest::unknown() };
+    // The same with the places of all values.
+    let Ok(placed) = DeTable::parse(text) else { return Manifest::unknown() };
+    let placed = placed.get_ref();
     let mut found = Vec::new();
-    listed(text, at(&table, &["project", "dependencies"]), Role::Needed, &mut found);
-    for groups in [at(&table, &["project", "optional-dependencies"]), at(&table, &["dependency-groups"])] {
-        for list in groups.and_then(Value::as_table).into_iter().flat_map(Table::values) {
-            listed(text, Some(list), Role::Optional, &mut found);
+    listed(text, placed_at(placed, &["project", "dependencies"]), Role::Needed, &mut found);
+    for groups in [placed_at(placed, &["project", "optional-dependencies"]), placed_at(placed, &["dependency-groups"])]
+    {
+        for list in groups.and_then(|groups| groups.as_table()).into_iter().flat_map(|groups| groups.values()) {
+            listed(text, Some(list.get_ref()), Role::Optional, &mut found);
         }
     }
-    listed(text, at(&table, &["build-system", "requires"]), Role::Build, &mut found);
+    listed(text, placed_at(placed, &["build-system", "requires"]), Role::Build, &mut found);
     poetry(text, &table, &mut found);
     Manifest { requirements: found, is_open: is_dynamic(&table) }
 }
@@ -54,11 +59,21 @@ fn at<'t>(table: &'t Table, keys: &[&str]) -> Option<&'t Value> {
     rest.iter().try_fold(table.get(*first)?, |value, key| value.get(*key))
 }
 
-/// Requirements as texts.
-fn listed(text: &str, list: Option<&Value>, role: Role, found: &mut Vec<Requirement>) {
-    for one in list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-        let line = text.lines().position(|line| line.contains(one)).map_or(1, |index| index + 1);
-        found.extend(Requirement::read(one, line, role));
+fn placed_at<'t, 'i>(table: &'t DeTable<'i>, keys: &[&str]) -> Option<&'t DeValue<'i>> {
+    let (first, rest) = keys.split_first()?;
+    let mut value = table.get(*first)?.get_ref();
+    for key in rest {
+        value = value.get(*key)?.get_ref();
+    }
+    Some(value)
+}
+
+/// Requirements as texts, each where it stands: another text may hold its words before it.
+fn listed(text: &str, list: Option<&DeValue<'_>>, role: Role, found: &mut Vec<Requirement>) {
+    for one in list.and_then(|list| list.as_array()).into_iter().flat_map(|list| list.iter()) {
+        let Some(requirement) = one.get_ref().as_str() else { continue };
+        let before = &text[..text.floor_char_boundary(one.span().start)];
+        found.extend(Requirement::read(requirement, before.matches('\n').count() + 1, role));
     }
 }
 
