@@ -221,6 +221,21 @@ fn given_changes_when_a_patch_is_made_then_only_their_lines_are_in_it() {
 }
 
 #[test]
+fn given_manifests_that_do_not_parse_when_a_project_is_analyzed_then_they_are_all_that_is_told_of_it() {
+    for (path, text) in [
+        ("package.json", "{\"name\": \"m\", \"dependencies\": {\"lodash\": \"*\"}"),
+        ("pyproject.toml", "[project"),
+        ("Cargo.toml", "[package"),
+    ] {
+        let files = Files::from([(path.to_owned(), text.into())]);
+        let found = deterministic(&files).findings;
+        let rules: Vec<(&str, &str, Severity)> =
+            found.iter().map(|one| (one.tool.as_str(), one.rule.as_str(), one.severity)).collect();
+        assert_eq!(rules, [("dependencies", "manifest-does-not-parse", Severity::High)], "{path}");
+    }
+}
+
+#[test]
 fn given_imports_when_they_are_compared_with_what_is_declared_then_only_what_is_missing_is_found() {
     let manifest = "[project]\ndependencies = [\"requests>=2\", \"pyyaml==6\"]\n[project.optional-dependencies]\nx = [\"numpy\"]\n";
     let main = "import os, requests\nimport yaml.nodes\nimport numpy\nimport mine.part\nfrom cv2 import x\ntry:\n    import ujson\nexcept ImportError:\n    ujson = None\n";
