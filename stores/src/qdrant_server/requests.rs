@@ -28,15 +28,21 @@ pub(super) fn failed(url: &str, error: &QdrantError) -> StoreError {
         service: SERVICE,
         address: url.to_owned(),
         reason: match error {
-            // Of a connection that failed the message is the library's own picture of it; what it comes from says it in words.
-            QdrantError::ResponseError { status } => std::iter::successors(status.source(), |error| error.source())
-                .last()
-                .map_or_else(|| status.message().to_owned(), ToString::to_string),
+            QdrantError::ResponseError { status } => words(status.message(), status.source()),
             other => other.to_string(),
         },
         fix: "start the server, or check RIVERRUN_QDRANT_URL (its gRPC port, usually 6334) and RIVERRUN_QDRANT_API_KEY"
             .to_owned(),
     }
+}
+
+/// What a server said. Of a connection that failed the message is the library's own picture of it; what it comes from has the words.
+fn words(message: &str, cause: Option<&(dyn Error + 'static)>) -> String {
+    let mut deepest = cause;
+    while let Some(cause) = deepest.and_then(Error::source) {
+        deepest = Some(cause);
+    }
+    deepest.map_or_else(|| message.to_owned(), ToString::to_string)
 }
 
 pub(crate) fn is_missing(error: &QdrantError) -> bool {
