@@ -2,6 +2,7 @@
 //! costs the same however many came before: what decisions need of old steps is counted, not kept.
 
 mod calls;
+mod canonical;
 mod counts;
 mod inputs;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use calls::OpenCalls;
 pub use calls::{Answer, CallNeeds, OpenCall, Question};
+pub(crate) use canonical::canonical;
 use counts::CallCounts;
 pub use inputs::{INPUT, Input};
 
@@ -27,7 +29,7 @@ use crate::tools::{Hit, KNOWLEDGE_SEARCH, MEMORY_RECALL};
 pub const DEFAULT_MAX_ITERS: i32 = 8;
 /// Most that may be asked for.
 pub const MAX_ITERS: i32 = 20_000;
-/// A call made with the same arguments this often is a loop.
+/// A call made with the same arguments, however they are written, this often is a loop.
 const LOOP_AFTER: usize = 2;
 /// Passages that an answer can cite; what is found later has no number.
 const MAX_SOURCES: usize = 512;
@@ -356,7 +358,7 @@ impl RunState {
         self.iterations
     }
 
-    /// How often a tool was called with these arguments. Calls that were not made do not count.
+    /// How often a tool was called with these arguments, however they are written. Calls that were not made do not count.
     pub fn same_calls(&self, name: &str, arguments_json: &str) -> usize {
         self.calls.of(name, arguments_json)
     }

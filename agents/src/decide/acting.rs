@@ -14,7 +14,7 @@ use super::marks::Mark;
 use super::{ModelCall, ModelMode, Reply, StepDraft, grounding};
 use crate::compaction::Shown;
 use crate::prompt::{DATA_RULE, Talk};
-use crate::state::{DEFAULT_MAX_ITERS, MAX_UNSENT, NOT_MADE_MS, RunState, never_sent, was_refused};
+use crate::state::{DEFAULT_MAX_ITERS, MAX_UNSENT, NOT_MADE_MS, RunState, canonical, never_sent, was_refused};
 use crate::tools::{DOCUMENT_READ, ToolManifest};
 
 const MAX_ACT_TOKENS: u32 = 512;
@@ -195,7 +195,8 @@ fn used(
 /// Why a call that fits is not made: it was asked for in this episode, or it changes something outside and was made at all. One that
 /// reached nobody may be tried again.
 fn refusal(state: &RunState, episode: &[Step], call: &ToolUse) -> Option<&'static str> {
-    let same = |tool: &ToolUse| tool.name == call.name && tool.arguments_json == call.arguments_json;
+    let arguments = canonical(&call.arguments_json);
+    let same = |tool: &ToolUse| tool.name == call.name && canonical(&tool.arguments_json) == arguments;
     let earlier = tries(episode, &same);
     // What was left out for want of room may be looked up again.
     let shown = |step: &Step| state.compaction().shows(step.seq) != Shown::Not;
@@ -273,10 +274,10 @@ pub(super) fn tool_use(run_id: RunId, seq: i64, name: &str, arguments: &Value, e
 
 /// A call was asked for twice in these steps. Tries that reached nobody do not count, up to a number.
 pub(super) fn loops(episode: &[Step]) -> bool {
-    let mut counts: HashMap<(&str, &str), (u32, u32)> = HashMap::new();
+    let mut counts: HashMap<(&str, String), (u32, u32)> = HashMap::new();
     let uses = episode.iter().filter_map(|step| Some((step.kind, step.tool.as_ref()?)));
     for (kind, tool) in uses {
-        let (asked, unsent) = counts.entry((tool.name.as_str(), tool.arguments_json.as_str())).or_default();
+        let (asked, unsent) = counts.entry((tool.name.as_str(), canonical(&tool.arguments_json))).or_default();
         if kind == StepKind::ToolCall {
             *asked += 1;
         } else if kind == StepKind::ToolResult && never_sent(tool) {

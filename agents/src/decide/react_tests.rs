@@ -115,6 +115,26 @@ fn a_repeated_call_is_not_made_and_ends_the_loop() {
 }
 
 #[test]
+fn given_a_payment_that_was_made_when_it_is_asked_for_with_its_keys_in_another_order_then_it_is_the_same_call() {
+    let pay =
+        |arguments: &str| format!("{{\"thought\": \"it is due\", \"tool\": \"pay\", \"arguments\": {arguments}}}");
+    let first = pay(r#"{"expression": "6", "amount": 1, "to": {"name": "x", "bank": "y"}}"#);
+    let again = pay(r#"{"to": {"bank": "y", "name": "x"}, "amount": 1.0, "expression": "6"}"#);
+    let given = Given::new(RunRequest { max_iters: Some(8), ..request() });
+    let paid = given.replied(ModelMode::Act, &first).result(json!("paid"));
+    let given = paid.replied(ModelMode::Act, &again);
+    let call = given.last().tool.as_ref().unwrap();
+    assert!(call.error.as_ref().unwrap().contains("made before"), "{call:?}");
+    assert_eq!(
+        call.arguments_json, r#"{"to":{"bank":"y","name":"x"},"amount":1.0,"expression":"6"}"#,
+        "as it was written"
+    );
+    assert_eq!(given.state.same_calls("pay", &call.arguments_json), 1);
+    assert_eq!(given.mode(), ModelMode::Answer, "it is a loop");
+    assert_eq!(given.replied(ModelMode::Answer, "Paid.").ending().stop_reason, "loop_detected");
+}
+
+#[test]
 fn given_a_call_that_reached_nobody_when_the_model_asks_again_then_it_is_made_again_a_few_times_and_not_for_ever() {
     let pay = calls("pay", "6");
     let mut given = Given::new(RunRequest { max_iters: Some(8), ..request() });

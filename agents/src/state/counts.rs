@@ -6,6 +6,8 @@ use riverrun_schemas::agent::{Step, StepKind, ToolUse};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::canonical::canonical;
+
 /// Different calls whose repetitions are counted; the oldest are forgotten first. Those that change something at every call
 /// are kept beside them however many they are: a run makes no more of them than it has iterations.
 const MAX_CALLS: usize = 1_024;
@@ -22,12 +24,18 @@ pub(super) struct CallCounts {
 
 impl CallCounts {
     pub(super) fn of(&self, name: &str, arguments_json: &str) -> usize {
-        self.counts.get(&key(name, arguments_json)).map_or(0, |count| *count as usize)
+        self.counts.get(&self.key(name, arguments_json)).map_or(0, |count| *count as usize)
+    }
+
+    /// Under what a call is counted. A snapshot of an earlier version may have it as it was written.
+    fn key(&self, name: &str, arguments_json: &str) -> String {
+        let written = key(name, arguments_json);
+        if self.counts.contains_key(&written) { written } else { key(name, &canonical(arguments_json)) }
     }
 
     /// Counts a call; tells how often it was made now.
     pub(super) fn count(&mut self, tool: &ToolUse) -> usize {
-        let key = key(&tool.name, &tool.arguments_json);
+        let key = self.key(&tool.name, &tool.arguments_json);
         let is_new = !self.counts.contains_key(&key);
         let count = self.counts.entry(key.clone()).or_insert(0);
         *count = count.saturating_add(1);
@@ -46,7 +54,7 @@ impl CallCounts {
 
     /// Takes a call back that was counted and not made, at most so often.
     pub(super) fn take_back(&mut self, tool: &ToolUse, most: u32) {
-        let key = key(&tool.name, &tool.arguments_json);
+        let key = self.key(&tool.name, &tool.arguments_json);
         let Some(count) = self.counts.get_mut(&key) else { return };
         let taken_back = self.taken_back.entry(key).or_insert(0);
         if *taken_back < most {
