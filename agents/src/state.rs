@@ -22,6 +22,7 @@ use counts::CallCounts;
 pub use inputs::{INPUT, Input};
 
 use crate::compaction::{Compacted, Compaction};
+use crate::decide;
 use crate::supervisor;
 use crate::tools::{Hit, KNOWLEDGE_SEARCH, MEMORY_RECALL};
 
@@ -379,8 +380,10 @@ impl RunState {
 
     /// Why the loop ended, for a run that has an answer.
     pub fn stop_reason(&self) -> &'static str {
-        // The answer came by choice when a thought without a call stands before it; that counts even in the last iteration.
-        let chosen = self.steps.iter().rev().nth(1).is_some_and(|step| step.kind == StepKind::Thought);
+        // The answer came by choice when a thought without a call stands before it; that counts even in the last iteration. One
+        // that says that nothing was written is no choice.
+        let mut written = self.steps.iter().rev().filter(|step| !decide::wrote_nothing(step));
+        let chosen = written.nth(1).is_some_and(|step| step.kind == StepKind::Thought);
         match () {
             () if self.loops => "loop_detected",
             () if self.out_of_iterations() && !chosen => "max_iters",

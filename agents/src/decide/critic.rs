@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::acting;
 use super::drafting::{self, Drafts, Gathering};
-use super::{Action, AgentType, Entered, ModelMode, Reply, StepDraft, grounding};
+use super::{Action, AgentType, Entered, ModelMode, Reply, StepDraft, empty, grounding};
 use crate::manifest::{Cue, Manifest};
 use crate::prompt::{self, Writing};
 use crate::state::RunState;
@@ -143,7 +143,7 @@ impl AgentType for Critic {
             ModelMode::Draft => drafting::drafted(draft + 1, &reply.text, reply),
             ModelMode::Judge => vec![drafting::critique(&Critique::read(draft, &reply.text), Some(reply))],
             ModelMode::Answer | ModelMode::Plan | ModelMode::Work | ModelMode::Reflect | ModelMode::Route => {
-                vec![StepDraft::text(StepKind::Answer, reply.text.trim(), Some(reply.usage))]
+                empty::answer(reply)
             }
         }
     }

@@ -12,7 +12,7 @@ use riverrun_schemas::agent::{Step, StepKind};
 use serde_json::json;
 
 use super::marks::Mark;
-use super::{Action, ModelMode, Reply, StepDraft, acting};
+use super::{Action, ModelMode, Reply, StepDraft, acting, empty};
 use crate::citations;
 use crate::prompt::Writing;
 use crate::state::RunState;
@@ -96,16 +96,16 @@ pub(super) fn is_unbacked(state: &RunState, words: &str) -> bool {
     !cited.iter().any(|citation| citation.supported)
 }
 
-/// The step that a written answer becomes: the answer, or, once a run, a thought that says that it has to be written anew.
+/// The step that a written answer becomes: the answer, or a thought that says that it has to be written anew, for want of passages
+/// once a run.
 pub(super) fn answered(state: &RunState, reply: &Reply) -> Vec<StepDraft> {
     let words = reply.text.trim();
     let again = !state.exhausted() && !written_anew(state) && is_unbacked(state, words);
-    let (kind, text) = if again {
-        (StepKind::Thought, Mark::Unbacked.write(Mark::strip(words)))
-    } else {
-        (StepKind::Answer, words.to_owned())
-    };
-    vec![StepDraft::text(kind, text, Some(reply.usage))]
+    if again {
+        let text = Mark::Unbacked.write(Mark::strip(words));
+        return vec![StepDraft::text(StepKind::Thought, text, Some(reply.usage))];
+    }
+    empty::answer(reply)
 }
 
 fn written_anew(state: &RunState) -> bool {

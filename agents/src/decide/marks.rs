@@ -14,6 +14,8 @@ pub(super) enum Mark {
     NoPlan,
     /// An answer that the passages do not hold.
     Unbacked,
+    /// An answer without words.
+    Empty,
 }
 
 impl Mark {
@@ -25,6 +27,7 @@ impl Mark {
             Mark::Failed(n) => format!("[step {n} failed]"),
             Mark::NoPlan => "[no plan]".to_owned(),
             Mark::Unbacked => "[not in the passages]".to_owned(),
+            Mark::Empty => "[empty answer]".to_owned(),
         };
         format!("{head}\n{}", text.trim())
     }
@@ -39,6 +42,7 @@ impl Mark {
             ["step", n, "failed"] => Mark::Failed(n.parse().ok()?),
             ["no", "plan"] => Mark::NoPlan,
             ["not", "in", "the", "passages"] => Mark::Unbacked,
+            ["empty", "answer"] => Mark::Empty,
             _ => return None,
         };
         Some((mark, rest))
@@ -60,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_read_as_it_was_written_and_a_model_cannot_forge_one() {
-        for mark in [Mark::Draft(2), Mark::Done(1), Mark::Failed(12), Mark::NoPlan, Mark::Unbacked] {
+        for mark in [Mark::Draft(2), Mark::Done(1), Mark::Failed(12), Mark::NoPlan, Mark::Unbacked, Mark::Empty] {
             assert_eq!(Mark::read(&mark.write(" two\nlines ")), Some((mark, "two\nlines")));
             assert_eq!(Mark::strip(&mark.write(&Mark::Draft(9).write("words"))), "words");
         }

@@ -8,6 +8,7 @@ mod acting;
 mod calls;
 mod critic;
 mod drafting;
+mod empty;
 mod grounding;
 mod lost;
 mod marks;
@@ -31,6 +32,7 @@ use crate::state::RunState;
 use crate::tools::ToolManifest;
 
 pub use calls::{outcome_unknown, settle};
+pub(crate) use empty::wrote_nothing;
 pub use lost::{MAX_CLAIMS_WITHOUT_PROGRESS, SUSPECT_AFTER, is_suspect, worker_lost};
 
 /// A kind of agent.
@@ -276,6 +278,9 @@ pub fn next(state: &RunState, tools: &[ToolManifest], now_ms: i64) -> Action {
             error: None,
         });
     }
+    if let Some(ending) = empty::ending(state) {
+        return Action::Finish(ending);
+    }
     if let Some(budget) = over_budget(state, now_ms) {
         let failure = Failure::new(
             budget,
@@ -306,7 +311,8 @@ pub fn next(state: &RunState, tools: &[ToolManifest], now_ms: i64) -> Action {
                 let seen = memory::without_opening(state);
                 let usable = memory::usable(state, tools);
                 let action = agent.decide(seen.as_ref().unwrap_or(state), &usable);
-                memory::with_memory(state, grounding::search_first(state, &usable, action))
+                let action = empty::ask_again(state, grounding::search_first(state, &usable, action));
+                memory::with_memory(state, action)
             }
             Err(unknown) => Action::Finish(Failed(Failure::new("unknown_agent", unknown.to_string())).into()),
         },

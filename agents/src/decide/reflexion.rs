@@ -13,7 +13,7 @@ use serde_json::json;
 use super::acting;
 use super::drafting::{self, Drafts, Gathering};
 use super::marks::Mark;
-use super::{Action, AgentType, Entered, ModelCall, ModelMode, Reply, StepDraft, grounding};
+use super::{Action, AgentType, Entered, ModelCall, ModelMode, Reply, StepDraft, empty, grounding};
 use crate::manifest::{Cue, Manifest};
 use crate::prompt::{self, Writing};
 use crate::state::RunState;
@@ -136,9 +136,7 @@ impl AgentType for Reflexion {
             ModelMode::Draft => drafting::drafted(attempt, &reply.text, reply),
             ModelMode::Judge => vec![drafting::critique(&Verdict::read(attempt, &reply.text), Some(reply))],
             ModelMode::Reflect => vec![StepDraft::text(StepKind::Reflection, lesson(&view, reply), Some(reply.usage))],
-            ModelMode::Answer | ModelMode::Plan | ModelMode::Work | ModelMode::Route => {
-                vec![StepDraft::text(StepKind::Answer, reply.text.trim(), Some(reply.usage))]
-            }
+            ModelMode::Answer | ModelMode::Plan | ModelMode::Work | ModelMode::Route => empty::answer(reply),
         }
     }
 

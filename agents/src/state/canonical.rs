@@ -52,7 +52,7 @@ mod tests {
         })
     }
 
-    fn object(fields: &Fields, fraction: &str) -> String {
+    fn object(fields: &[(String, i32)], fraction: &str) -> String {
         let fields: Vec<String> = fields.iter().map(|(key, number)| format!("\"{key}\": {number}{fraction}")).collect();
         format!("{{{}}}", fields.join(","))
     }

@@ -150,7 +150,7 @@ impl<'a> Progress<'a> {
                     self.tries += 1;
                     self.failure = Some(why);
                 }
-                Some((Mark::Draft(_) | Mark::Unbacked, _)) | None => self.tries += 1,
+                Some((Mark::Draft(_) | Mark::Unbacked | Mark::Empty, _)) | None => self.tries += 1,
             },
             StepKind::ToolResult => {
                 if let Some(tool) = &step.tool {
