@@ -27,6 +27,7 @@ use crate::spans::{EmbedTokenizer, SpansRequest};
 use crate::token_vectors::{TokenVectors, TokenVectorsRequest};
 
 use chat::ChatEngines;
+pub(crate) use chat::{Piece, ThoughtSplitter};
 use encoders::Encoders;
 use pool::ModelPool;
 use store::ModelStore;

@@ -24,6 +24,7 @@ impl<'s> Underway<'s> {
     /// The reply of a stream that came whole.
     pub(super) fn whole(mut self) -> ChatReply {
         self.ended = true;
+        self.gathered.end(&mut *self.sink);
         std::mem::take(&mut self.gathered).into_reply(self.request.model.clone(), false)
     }
 
@@ -31,6 +32,7 @@ impl<'s> Underway<'s> {
     pub(super) fn cancelled(mut self) -> ChatReply {
         self.ended = true;
         self.gathered.usage = self.used(self.begun);
+        self.gathered.end(&mut *self.sink);
         std::mem::take(&mut self.gathered).into_reply(self.request.model.clone(), true)
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::protocol::Fault;
+use crate::local::{Piece, ThoughtSplitter};
 use crate::provider::{ChatReply, ChatRequest, DeltaSink, FinishReason, ToolCall, Usage};
 
 /// Calls in one message beyond this are refused: the index comes from the server.
@@ -14,6 +15,10 @@ const MAX_TOOL_CALLS: usize = 128;
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     text: String,
+    /// What a model thinks before its answer, where the service leaves it in the text.
+    thoughts: ThoughtSplitter,
+    /// Bytes of the text as it came, thoughts among it.
+    came: usize,
     calls: BTreeMap<usize, PartialCall>,
     pub(super) usage: Usage,
     pub(super) finish: Option<FinishReason>,
@@ -51,18 +56,41 @@ impl Gathered {
         Gathered { schema, ..Gathered::default() }
     }
 
-    /// A piece of the text.
+    /// A piece of the text. A block of thoughts at its beginning is no part of it.
     pub(super) fn say(&mut self, text: &str, sink: &mut dyn DeltaSink) {
-        if !text.is_empty() {
-            sink.delta(text);
-            self.text.push_str(text);
+        self.came += text.len();
+        let piece = self.thoughts.push(text);
+        self.take(&piece, sink);
+    }
+
+    /// A piece of the thoughts, where the service tells them apart. Behind the beginning of the answer they are dropped.
+    pub(super) fn think(&mut self, thoughts: &str, sink: &mut dyn DeltaSink) {
+        self.came += thoughts.len();
+        if self.text.is_empty() && !thoughts.is_empty() {
+            sink.thought(thoughts);
         }
     }
 
-    /// Bytes of what came: of the text and of calls.
+    /// No more text comes.
+    pub(super) fn end(&mut self, sink: &mut dyn DeltaSink) {
+        let rest = self.thoughts.finish();
+        self.take(&rest, sink);
+    }
+
+    fn take(&mut self, piece: &Piece, sink: &mut dyn DeltaSink) {
+        if !piece.thoughts.is_empty() {
+            sink.thought(&piece.thoughts);
+        }
+        if !piece.text.is_empty() {
+            sink.delta(&piece.text);
+            self.text.push_str(&piece.text);
+        }
+    }
+
+    /// Bytes of what came: of the text, of thoughts and of calls.
     pub(super) fn bytes(&self) -> usize {
         let calls = self.calls.values().map(|call| call.name.len() + call.arguments.len());
-        self.text.len() + calls.sum::<usize>()
+        self.came + calls.sum::<usize>()
     }
 
     /// Pieces of the call at `index`.
@@ -139,6 +167,69 @@ fn into_call((position, call): (usize, PartialCall)) -> ToolCall {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a sink was given.
+    #[derive(Default)]
+    struct Heard {
+        thoughts: String,
+        text: String,
+    }
+
+    impl DeltaSink for Heard {
+        fn delta(&mut self, text: &str) {
+            self.text.push_str(text);
+        }
+
+        fn thought(&mut self, text: &str) {
+            assert!(self.text.is_empty(), "thoughts come first");
+            self.thoughts.push_str(text);
+        }
+    }
+
+    fn gathered(pieces: &[&str]) -> (String, Heard) {
+        let (mut gathered, mut heard) = (Gathered::default(), Heard::default());
+        for piece in pieces {
+            gathered.say(piece, &mut heard);
+        }
+        assert_eq!(gathered.bytes(), pieces.concat().len(), "all that came is counted");
+        gathered.end(&mut heard);
+        (gathered.into_reply("m".into(), false).text, heard)
+    }
+
+    #[test]
+    fn given_thoughts_in_a_services_text_when_it_comes_in_any_two_pieces_then_they_are_no_part_of_the_answer() {
+        for (text, thoughts, answer) in [
+            ("<think>\nhm, <ä>\n</think>\n\nParis", "hm, <ä>", "Paris"),
+            ("\n<think></think>{\"tool\": \"clock\"}", "", "{\"tool\": \"clock\"}"),
+            ("[THINK]hm[/THINK]Paris", "hm", "Paris"),
+            ("<think>hm, cut o", "hm, cut o", ""),
+            ("<think>hm</thi", "hm</thi", ""),
+            ("<thi", "", "<thi"),
+            ("[", "", "["),
+            ("[1, 2]", "", "[1, 2]"),
+            ("größer <think>hm</think>", "", "größer <think>hm</think>"),
+        ] {
+            let cuts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+            for at in cuts {
+                let (reply, heard) = gathered(&[&text[..at], &text[at..]]);
+                assert_eq!((reply.as_str(), heard.text.as_str()), (answer, answer), "{text:?} at {at}");
+                assert_eq!(heard.thoughts, thoughts, "{text:?} at {at}");
+            }
+            let letters: Vec<&str> = text.split("").filter(|letter| !letter.is_empty()).collect();
+            assert_eq!(gathered(&letters).0, answer, "{text:?} letter by letter");
+        }
+    }
+
+    #[test]
+    fn given_thoughts_that_a_service_tells_apart_when_they_come_then_only_the_sink_hears_them() {
+        let (mut gathered, mut heard) = (Gathered::default(), Heard::default());
+        gathered.think("hm", &mut heard);
+        gathered.say("Paris", &mut heard);
+        gathered.think("too late", &mut heard);
+        gathered.end(&mut heard);
+        assert_eq!((heard.thoughts.as_str(), heard.text.as_str()), ("hm", "Paris"));
+        assert_eq!(gathered.into_reply("m".into(), false).text, "Paris");
+    }
 
     #[test]
     fn given_a_server_that_repeats_id_and_name_when_pieces_come_then_the_call_has_them_once() {

@@ -40,6 +40,7 @@ impl Protocol for Ollama {
             return Err(Fault::Broken(error));
         }
         if let Some(message) = line.message {
+            gathered.think(message.thinking.as_str().unwrap_or_default(), sink);
             gathered.say(&message.content, sink);
             for call in message.tool_calls {
                 gathered.whole_call(call.id.as_deref(), &call.function.name, &call.function.arguments)?;
@@ -194,6 +195,8 @@ struct ChatLine {
 struct WireMessage {
     #[serde(default)]
     content: String,
+    #[serde(default)]
+    thinking: Value,
     #[serde(default)]
     tool_calls: Vec<WireCall>,
 }

@@ -32,6 +32,7 @@ use crate::settings::ModelSettings;
 
 use engine::{Engine, EngineSettings};
 use memory::Demand;
+pub(crate) use thoughts::{Piece, ThoughtSplitter};
 
 /// The chat models of a pool.
 pub(super) struct ChatEngines {

@@ -1,41 +1,41 @@
 //! Parts what a reasoning model thinks from what it answers: Qwen3, DeepSeek-R1 and their kin write their thoughts first, between two marks.
 //!
-//! Only a block at the very beginning counts. Marks further on are text: a model may be asked about them.
+//! The answers of models in this process go through it, and those of every service. Only a block at the very beginning counts. Marks further on are text: a model may be asked about them.
 
 use super::output::partial_suffix;
 
 /// The marks of a block of thoughts.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Marks {
-    pub(super) open: &'static str,
-    pub(super) close: &'static str,
+pub(crate) struct Marks {
+    pub(crate) open: &'static str,
+    pub(crate) close: &'static str,
 }
 
 /// The blocks that are known: that of Qwen3, DeepSeek-R1 and most others, and Mistral's.
-pub(super) static MARKS: [Marks; 2] =
+pub(crate) static MARKS: [Marks; 2] =
     [Marks { open: "<think>", close: "</think>" }, Marks { open: "[THINK]", close: "[/THINK]" }];
 
 /// The block that a prompt leaves open at its end, so that the answer begins within it.
-pub(super) fn left_open(prompt: &str) -> Option<&'static Marks> {
+pub(crate) fn left_open(prompt: &str) -> Option<&'static Marks> {
     let end = prompt.trim_end();
     MARKS.iter().find(|marks| end.ends_with(marks.open))
 }
 
 /// What can be told of a text so far.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Of the thoughts; they are whole before `text` begins.
-    pub(super) thoughts: String,
+    pub(crate) thoughts: String,
     /// Of the answer.
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 impl Piece {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.thoughts.is_empty() && self.text.is_empty()
     }
 
-    pub(super) fn append(&mut self, more: &Piece) {
+    pub(crate) fn append(&mut self, more: &Piece) {
         self.thoughts.push_str(&more.thoughts);
         self.text.push_str(&more.text);
     }
@@ -61,20 +61,27 @@ enum Place {
 
 /// Parts a text that comes in pieces. How it is cut into pieces makes no difference.
 #[derive(Debug)]
-pub(super) struct ThoughtSplitter {
+pub(crate) struct ThoughtSplitter {
     place: Place,
     /// What may be white space at an end, or the beginning of a mark.
     held: String,
 }
 
+impl Default for ThoughtSplitter {
+    /// Of a text from its beginning.
+    fn default() -> Self {
+        ThoughtSplitter::new(None)
+    }
+}
+
 impl ThoughtSplitter {
     /// Of a text that begins within a block where the prompt opened one.
-    pub(super) fn new(opened: Option<&'static Marks>) -> Self {
+    pub(crate) fn new(opened: Option<&'static Marks>) -> Self {
         ThoughtSplitter { place: opened.map_or(Place::Beginning, Place::Opened), held: String::new() }
     }
 
     /// Takes text; answers what is clear.
-    pub(super) fn push(&mut self, text: &str) -> Piece {
+    pub(crate) fn push(&mut self, text: &str) -> Piece {
         self.held.push_str(text);
         let mut thoughts = String::new();
         loop {
@@ -124,7 +131,7 @@ impl ThoughtSplitter {
     }
 
     /// What is left at the end. A text that ends within a block has no answer; the beginning of a mark is then what it is, letters.
-    pub(super) fn finish(&mut self) -> Piece {
+    pub(crate) fn finish(&mut self) -> Piece {
         let rest = std::mem::take(&mut self.held);
         match self.place {
             Place::Beginning | Place::Answering => Piece::of_text(rest),

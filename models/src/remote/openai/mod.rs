@@ -110,6 +110,8 @@ impl Protocol for OpenAi {
         // One choice is asked for.
         let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(ControlFlow::Continue(())) };
         let delta = choice.delta.or(choice.message).unwrap_or_default();
+        let thoughts = delta.reasoning_content.as_str().or(delta.reasoning.as_str());
+        gathered.think(thoughts.unwrap_or_default(), sink);
         gathered.say(&delta.content.map(Content::into_text).unwrap_or_default(), sink);
         if delta.refusal.is_some_and(|said| !said.is_empty()) {
             gathered.withheld = Some("refusal".to_owned());
@@ -313,6 +315,12 @@ struct Choice {
 struct Delta {
     #[serde(default)]
     content: Option<Content>,
+    /// What a model thinks: of DeepSeek, vLLM and llama.cpp's server. Of any shape, since it must not cost the answer.
+    #[serde(default)]
+    reasoning_content: Value,
+    /// The same of OpenRouter, Groq and newer vLLM.
+    #[serde(default)]
+    reasoning: Value,
     /// What a model says in the place of an answer that must have a form.
     #[serde(default)]
     refusal: Option<String>,
