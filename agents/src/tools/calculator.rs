@@ -218,7 +218,7 @@ fn asked_digits(text: &str) -> (&str, Option<Digits>) {
         };
         let head = before.trim_end_matches(|c: char| c.is_ascii_digit());
         let count: usize = before[head.len()..].parse().ok()?;
-        let inner = [" to", " as", " in"].iter().find_map(|word| head.trim_end().strip_suffix(word))?;
+        let inner = [" to", " as", " in"].iter().find_map(|word| head.trim_end().strip_suffix(*word))?;
         match (places, count) {
             (true, 0..=MAX_DIGITS) => Some((inner, Digits::Places(count))),
             (false, 1..=MAX_DIGITS) => Some((inner, Digits::Significant(count))),

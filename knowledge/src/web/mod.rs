@@ -21,4 +21,4 @@ pub use client::{FetchLimits, Fetched, GuardedClient, WebMethod, WebRequest};
 pub use error::WebError;
 pub use policy::{WebPolicy, WebPolicyError};
 pub use resolve::{Lookup, SystemLookup};
-pub use text::readable;
+pub use text::{decoded, readable};

@@ -14,16 +14,25 @@ pub fn readable(fetched: &Fetched) -> Option<String> {
     if !is_html && !is_text || fetched.body.contains(&0) {
         return None;
     }
-    let label = kind.split("charset=").nth(1).map(|label| label.trim_matches(|c: char| c == '"' || c.is_whitespace()));
-    let encoding = label.and_then(|label| encoding_rs::Encoding::for_label(label.as_bytes()));
-    let (text, _, _) = encoding.unwrap_or(encoding_rs::UTF_8).decode(&fetched.body);
+    let text = decoded(fetched);
     if !is_html {
-        return Some(text.into_owned());
+        return Some(text);
     }
     let converter = htmd::HtmlToMarkdown::builder()
         .skip_tags(vec!["script", "style", "noscript", "template", "iframe", "object", "svg", "head", "img"])
         .build();
     converter.convert(&text).ok()
+}
+
+/// The body as text, in the encoding that the server names or that a mark at its beginning tells; UTF-8 where neither is there. What is no
+/// letter of it is U+FFFD.
+pub fn decoded(fetched: &Fetched) -> String {
+    let kind = fetched.content_type.as_deref().unwrap_or_default().to_ascii_lowercase();
+    let named = kind.split("charset=").nth(1).and_then(|rest| rest.split(';').next());
+    let label = named.map(|label| label.trim_matches(|c: char| c == '"' || c == '\'' || c.is_whitespace()));
+    let encoding = label.and_then(|label| encoding_rs::Encoding::for_label(label.as_bytes()));
+    let (text, _, _) = encoding.unwrap_or(encoding_rs::UTF_8).decode(&fetched.body);
+    text.into_owned()
 }
 
 #[cfg(test)]
@@ -52,6 +61,7 @@ mod tests {
     fn given_bodies_of_other_kinds_when_they_are_read_then_text_is_decoded_and_the_rest_is_none() {
         assert_eq!(page("application/json", b"{\"a\":1}").as_deref(), Some("{\"a\":1}"));
         assert_eq!(page("text/plain; charset=iso-8859-1", b"\xe4").as_deref(), Some("ä"));
+        assert_eq!(page("text/plain; Charset=\"ISO-8859-1\"; format=flowed", b"\xe4").as_deref(), Some("ä"));
         assert_eq!(page("", b"plain").as_deref(), Some("plain"));
         for (kind, body) in [("image/png", &b"x"[..]), ("application/octet-stream", b"x"), ("text/plain", b"a\0b")] {
             assert_eq!(page(kind, body), None, "{kind}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use riverrun_knowledge::web::{FetchLimits, Fetched, GuardedClient, WebError, WebMethod, WebRequest};
+use riverrun_knowledge::web::{FetchLimits, Fetched, GuardedClient, WebError, WebMethod, WebRequest, decoded};
 use serde_json::{Map, Value, json};
 
 use super::file::{self, Fault, Http, fault};
@@ -90,8 +90,7 @@ impl HttpTool {
 
     fn result(&self, fetched: Fetched) -> Result<Value, ToolError> {
         let is_json = fetched.content_type.as_deref().is_some_and(|kind| kind.contains("json"));
-        let parsed = is_json.then(|| serde_json::from_slice(&fetched.body).ok()).flatten();
-        let body = parsed.unwrap_or_else(|| Value::from(String::from_utf8_lossy(&fetched.body)));
+        let body = body_of(&fetched, is_json);
         let body = self.headers.hide_in(body);
         if !(200..300).contains(&fetched.status) {
             let text: String = template::as_text(&body).chars().take(MAX_ERROR_TEXT).collect();
@@ -123,6 +122,16 @@ impl Tool for HttpTool {
             Err(error) => Err(self.unanswered(&error)),
         }
     }
+}
+
+/// The body of an answer. JSON is UTF-8 whatever the server says; where it is not, and for other text, what the server says counts.
+fn body_of(fetched: &Fetched, is_json: bool) -> Value {
+    if is_json && let Ok(value) = serde_json::from_slice(&fetched.body) {
+        return value;
+    }
+    let text = decoded(fetched);
+    let parsed = is_json.then(|| serde_json::from_str(&text).ok()).flatten();
+    parsed.unwrap_or(Value::String(text))
 }
 
 fn method(name: &str) -> Result<WebMethod, Fault> {
@@ -180,4 +189,31 @@ fn check_names(manifest: &ToolManifest, url: &UrlTemplate, body: &Body) -> Resul
         return fault(format!("argument {name:?} is used nowhere"), format!("write {{{name}}} where it belongs"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_bodies_in_encodings_that_their_servers_name_when_they_are_read_then_their_letters_are_right() {
+        for (kind, body, value) in [
+            ("text/plain; charset=iso-8859-1", &b"caf\xe9"[..], json!("café")),
+            ("text/plain; charset=\"Shift_JIS\"", b"\x93\xfa\x96\x7b", json!("日本")),
+            ("text/plain; charset=utf-16le", b"a\0\xe4\0", json!("aä")),
+            ("text/plain", "café".as_bytes(), json!("café")),
+            ("text/plain; charset=nonsense", "café".as_bytes(), json!("café")),
+            ("application/json; charset=iso-8859-1", b"{\"a\": \"caf\xe9\"}", json!({"a": "café"})),
+            ("application/json; charset=iso-8859-1", "{\"a\": \"café\"}".as_bytes(), json!({"a": "café"})),
+            ("application/json", b"no JSON", json!("no JSON")),
+        ] {
+            let fetched = Fetched {
+                final_url: "https://a.example/".into(),
+                status: 200,
+                content_type: Some(kind.into()),
+                body: body.to_vec(),
+            };
+            assert_eq!(body_of(&fetched, kind.contains("json")), value, "{kind}");
+        }
+    }
 }

@@ -23,12 +23,13 @@ use rmcp::service::{NotificationContext, Peer, RunningService, ServiceError};
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::file::{self, Fault, Mcp, fault};
 use super::listing;
+use super::mcp_result::{text_of, value_of};
 use super::secrets::{SecretLookup, Texts};
 use crate::tools::sandbox::ProcessGroup;
 use crate::tools::{Permission, Tool, ToolContext, ToolError, ToolLimits, ToolManifest, ToolSource};
@@ -417,23 +418,11 @@ impl McpServer {
     }
 
     fn result(&self, result: &CallToolResult) -> Result<Value, ToolError> {
-        let text = text_of(result);
         if result.is_error == Some(true) {
-            return Err(ToolError::Failed(self.hide(&text)));
+            return Err(ToolError::Failed(self.hide(&text_of(result))));
         }
-        let value = result.structured_content.clone().unwrap_or_else(|| json!({ "text": text }));
-        Ok(self.hide_in(value))
+        Ok(self.hide_in(value_of(result)))
     }
-}
-
-/// The texts of a result; of what is no text, only the kind.
-fn text_of(result: &CallToolResult) -> String {
-    let blocks = serde_json::to_value(&result.content).unwrap_or_default();
-    let lines = blocks.as_array().into_iter().flatten().map(|block| match block["type"].as_str() {
-        Some("text") => block["text"].as_str().unwrap_or_default().to_owned(),
-        other => format!("[{} left out]", other.unwrap_or("content")),
-    });
-    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn program(mcp: &Mcp, command: &Path, secrets: &SecretLookup) -> Result<Place, Fault> {

@@ -9,6 +9,7 @@ mod http;
 mod kafka;
 mod listing;
 mod mcp;
+mod mcp_result;
 mod secrets;
 mod template;
 
