@@ -45,6 +45,29 @@ async fn given_a_stream_in_any_blocks_when_chatting_then_text_usage_and_finish_a
 }
 
 #[tokio::test]
+async fn given_thoughts_in_the_text_or_beside_it_when_they_come_in_any_blocks_then_the_answer_is_without_them() {
+    let line = |message: serde_json::Value| format!("{}\n", json!({"model": "m", "message": message, "done": false}));
+    let mut stream = line(json!({"role": "assistant", "content": "", "thinking": "beside"}));
+    for piece in ["<thi", "nk>\nhm, jä", "</th", "ink>\n", "\nPar", "is <think>"] {
+        stream += &line(json!({"role": "assistant", "content": piece}));
+    }
+    stream += &json!({"model": "m", "message": {"content": ""}, "done": true, "done_reason": "stop", "prompt_eval_count": 2, "eval_count": 9})
+        .to_string();
+    stream += "\n";
+    for size in [1, 7, 50, 10_000] {
+        let blocks = stream.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
+        let server = RawServer::start(Script::Blocks(blocks)).await;
+        let mut shown = String::new();
+        let mut sink = |text: &str| shown.push_str(text);
+        let reply =
+            ollama(&server.address, |_| ()).chat(ask("m", "hi"), &mut sink, CancellationToken::new()).await.unwrap();
+        assert_eq!(reply.text, "Paris <think>");
+        assert_eq!(reply.usage.completion_tokens, 9, "what is thought is counted");
+        assert_eq!(shown, reply.text);
+    }
+}
+
+#[tokio::test]
 async fn given_tools_and_a_schema_when_chatting_then_they_are_sent_and_calls_come_back() {
     let server = MockServer::start().await;
     let answer = concat!(

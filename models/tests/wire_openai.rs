@@ -354,6 +354,30 @@ async fn given_texts_in_parts_when_chatting_then_what_is_said_is_the_answer_and_
 }
 
 #[tokio::test]
+async fn given_thoughts_in_the_text_or_beside_it_when_chatting_then_the_answer_is_without_them() {
+    for (pieces, answer) in [
+        (vec![json!({"reasoning_content": "hm", "content": ""}), json!({"content": "Hello!"})], "Hello!"),
+        (vec![json!({"reasoning": "hm", "content": null}), json!({"content": "Hello!"})], "Hello!"),
+        (vec![json!({"reasoning": {"odd": true}}), json!({"content": "Hello!"})], "Hello!"),
+        (
+            vec![json!({"content": "<th"}), json!({"content": "ink>hm</think>\n\nHel"}), json!({"content": "lo!"})],
+            "Hello!",
+        ),
+        (vec![json!({"content": "<think>cut o"})], ""),
+    ] {
+        let mut deltas: Vec<_> = pieces.into_iter().map(|piece| delta(piece, None)).collect();
+        deltas.push(delta(json!({}), Some("stop")));
+        let server = RawServer::start(Script::Blocks(vec![events(&deltas).into_bytes()])).await;
+        let mut shown = String::new();
+        let mut sink = |text: &str| shown.push_str(text);
+        let reply =
+            openai(&server.address, |_| ()).chat(ask("m", "x"), &mut sink, CancellationToken::new()).await.unwrap();
+        assert_eq!(reply.text, answer, "{deltas:?}");
+        assert_eq!(shown, reply.text);
+    }
+}
+
+#[tokio::test]
 async fn given_a_running_chat_when_it_is_cancelled_then_the_connection_closes_and_half_calls_are_dropped() {
     let call = delta(
         json!({"content": "hm", "tool_calls": [{"index": 0, "id": "c", "function": {"name": "clock", "arguments": "{"}}]}),
