@@ -8,12 +8,16 @@ use std::time::Duration;
 use riverrun_agents::Policy;
 use riverrun_agents::tools::sandbox::Sandbox;
 use riverrun_agents::tools::{DefinedConfig, DefinedTools};
+use riverrun_api::access;
+use riverrun_api::access::scope::Scope;
 use riverrun_api::access::tokens::Tokens;
 use riverrun_api::stack::{BrokerChoice, Stack, StackConfig, StackError};
+use riverrun_api::wire::SessionView;
 use riverrun_api::{ApiConfig, Core, ToolParts, app, light_app};
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_log::{LogConfig, Producer};
 use riverrun_models::{ModelError, Models};
+use riverrun_schemas::Namespace;
 use riverrun_stores::RedisCache;
 use riverrun_workers::tracer::TracingService;
 use sha2::{Digest, Sha256};
@@ -101,6 +105,13 @@ impl Connection {
     /// Whoever reads a path that this command names is this process: the path means the same there, and its user is the same.
     pub fn reads_here(&self) -> bool {
         self.is_hosting() && !self.shares_log
+    }
+
+    /// The namespace in which this command may do what wants `scope`: the named one, or else that of its token. Asked before it writes to
+    /// the broker itself, which asks nobody; the error is that of the API.
+    pub async fn permitted(&self, scope: Scope, named: Option<&Namespace>) -> Result<Namespace, CliError> {
+        let session: SessionView = self.client.get("/auth/session").await?;
+        Ok(access::permitted(&session, scope, named)?)
     }
 
     /// Writes to the broker behind the API.
@@ -209,6 +220,12 @@ async fn hosted(settings: &Settings, command: &str, lock: DataLock) -> Result<Re
             }))
         }
     })
+}
+
+/// Whether agents, tools and providers that a command names are those of this machine's settings: nobody has the data folder whose own
+/// would count. Who finds a server, or waits for another command, has its request checked by the API.
+pub fn settings_count(settings: &Settings) -> Result<bool, CliError> {
+    Ok(settings.server.is_none() && !lock::is_owned(&settings.data_dir)?)
 }
 
 /// Settings and models, nothing loaded. A command asks its own router, which nobody else reaches: tokens are for servers.

@@ -53,6 +53,18 @@ def test_a_token_does_what_it_is_for_until_it_is_revoked(new_server):
     assert any("who=\"reader\"" in line and "status=403" in line for line in audit), audit
 
 
+def test_a_bound_token_ingests_where_it_is_bound_whatever_the_server_may_read(new_server, tmp_path):
+    server = new_server("bound")
+    bound = make(server, "team", "--scope", "read", "--scope", "ingest", "-n", "team")
+    server.start()
+    (server.folder / "inside.md").write_text("# Winch\n\nA quokka winds the winch.\n")
+    (tmp_path / "outside.md").write_text("# Hangar\n\nThe bilby sleeps in the hangar.\n")
+    for path in (server.folder / "inside.md", tmp_path / "outside.md"):
+        done = server.cli("ingest", str(path), "-c", "notes", "--json", RIVERRUN_API_TOKEN=bound)
+        view = json.loads(done.stdout)
+        assert done.returncode == 0 and (view["namespace"], view["indexed"]) == ("team", 1), done
+
+
 def test_what_can_not_be_is_refused_by_name(new_server):
     server = new_server("refused")
     make(server, "ann", "--scope", "read")

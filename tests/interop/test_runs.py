@@ -174,7 +174,7 @@ def test_the_session_policy_at_the_command_line_says_what_becomes_of_a_second_ru
 
     run_id, step = first("one")
     refused = second("reject")
-    assert refused.returncode == 4 and f"run {run_id} of the same session goes on" in refused.stderr, refused
+    assert refused.returncode == 4 and f"run {run_id} of session \"s\" is waiting_approval" in refused.stderr, refused
     assert server.get(f"/runs/{run_id}").json["status"] == "waiting_approval", "the one before it is let alone"
     with ThreadPoolExecutor(1) as pool:
         queued = pool.submit(second, "enqueue")

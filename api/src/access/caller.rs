@@ -162,7 +162,7 @@ fn names(grant: &Grant) -> String {
     grant.namespaces.iter().map(Namespace::as_str).collect::<Vec<_>>().join(", ")
 }
 
-fn not_yours(grant: &Grant, namespace: &Namespace) -> ApiError {
+pub(crate) fn not_yours(grant: &Grant, namespace: &Namespace) -> ApiError {
     ApiError::new(
         StatusCode::FORBIDDEN,
         "namespace_not_allowed",

@@ -19,6 +19,7 @@ use super::store::Bearer;
 use crate::error::ApiError;
 use crate::routes::web;
 use crate::state::Core;
+use crate::wire::SessionView;
 
 /// Lets a request through or answers it with 401, 403 or 429.
 pub(crate) async fn check(State(core): State<Core>, mut request: Request, next: Next) -> Response {
@@ -121,6 +122,26 @@ fn permit(asked: &Asked<'_>, grant: &Grant) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// The namespace in which whoever has this session may do what wants `scope`: the named one, or else its own; the answer of the API where it
+/// may not. For programs that write to the broker, which asks nobody.
+///
+/// # Errors
+///
+/// 401 for who has no token that holds, 403 for one without the scope or for another namespace.
+pub fn permitted(session: &SessionView, scope: Scope, named: Option<&Namespace>) -> Result<Namespace, ApiError> {
+    let Some(home) = &session.namespace else { return Err(unauthorized()) };
+    let grant = Grant {
+        scopes: session.scopes.iter().copied().collect(),
+        namespaces: session.namespaces.clone(),
+        ..Grant::everything(session.name.clone().unwrap_or_default())
+    };
+    if !grant.allows(scope) {
+        return Err(lacks(&grant, scope));
+    }
+    let namespace = named.unwrap_or(home).clone();
+    if grant.reaches(&namespace) { Ok(namespace) } else { Err(caller::not_yours(&grant, &namespace)) }
+}
+
 fn lacks(grant: &Grant, scope: Scope) -> ApiError {
     let has = grant.scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ");
     ApiError::new(
@@ -200,4 +221,41 @@ fn record(done: &Done<'_>, status: StatusCode, since: Instant) {
         took_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
         "request"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::AuthMode;
+
+    #[test]
+    fn given_a_session_when_a_program_asks_before_it_writes_to_the_broker_then_it_hears_what_the_api_would_answer() {
+        let named = |name: &str| name.parse::<Namespace>().unwrap();
+        let session = |auth, scopes: &[Scope], namespaces: &[&str]| SessionView {
+            auth,
+            name: (auth == AuthMode::Required).then(|| "ann".to_owned()),
+            scopes: scopes.to_vec(),
+            namespace: Some(namespaces.first().map_or_else(Namespace::default, |name| named(name))),
+            namespaces: namespaces.iter().map(|name| named(name)).collect(),
+        };
+        let anyone = session(AuthMode::Off, &Scope::ALL, &[]);
+        let reader = session(AuthMode::Required, &[Scope::Read], &[]);
+        let bound = session(AuthMode::Required, &[Scope::Read, Scope::Ingest], &["team", "other"]);
+        let nobody = SessionView { scopes: Vec::new(), namespace: None, name: None, ..reader.clone() };
+        for (session, scope, asked, expected) in [
+            (&anyone, Scope::Ingest, None, Ok("default")),
+            (&anyone, Scope::Run, Some("team"), Ok("team")),
+            (&bound, Scope::Ingest, None, Ok("team")),
+            (&bound, Scope::Ingest, Some("other"), Ok("other")),
+            (&bound, Scope::Ingest, Some("default"), Err((403, "namespace_not_allowed"))),
+            (&bound, Scope::Run, None, Err((403, "scope_missing"))),
+            (&reader, Scope::Ingest, Some("team"), Err((403, "scope_missing"))),
+            (&nobody, Scope::Read, None, Err((401, "unauthorized"))),
+        ] {
+            let told = permitted(session, scope, asked.map(named).as_ref());
+            let told = told.map_err(|error| (error.status().as_u16(), error.problem().code));
+            let told = told.as_ref().map(Namespace::as_str).map_err(|(status, code)| (*status, code.as_str()));
+            assert_eq!(told, expected, "{session:?} {scope} {asked:?}");
+        }
+    }
 }

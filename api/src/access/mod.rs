@@ -17,6 +17,8 @@ pub(crate) mod store;
 pub mod token_file;
 pub mod tokens;
 
+pub use check::permitted;
+
 use std::path::PathBuf;
 
 use crate::config::ApiConfig;

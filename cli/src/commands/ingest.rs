@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use percent_encoding::percent_decode_str;
+use riverrun_api::access::scope::Scope;
 use riverrun_api::ingest_source;
 use riverrun_api::submit::{self, IngestTarget};
 use riverrun_api::wire::{CollectionView, IngestAccepted, IngestBody, IngestView, Items};
@@ -42,7 +43,6 @@ const OWN_PASSWORD: &str = "RIVERRUN_SOURCE_OF_THIS_COMMAND";
 
 /// A request that was checked before anything is started for it.
 pub struct Prepared {
-    source: String,
     target: IngestTarget,
     /// The password is known to this process only: a running server can't read the source.
     needs_own_stack: bool,
@@ -50,8 +50,10 @@ pub struct Prepared {
     prunes: Option<Listing>,
     /// The source is a path, which this process can read.
     here: Option<Here>,
-    /// What a server elsewhere is asked, which has settings of its own.
-    asked: Option<IngestBody>,
+    /// What a server is asked, which has settings of its own.
+    asked: IngestBody,
+    /// The server is elsewhere: nothing of this machine is there.
+    is_elsewhere: bool,
 }
 
 /// What `stream consume` is to do, when the source is a topic.
@@ -128,7 +130,7 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
         needs_own_stack = true;
     }
     let target = submit::ingest_target(&body, &host::core(&settings)?.ingest_defaults())?;
-    let asked = settings.server.is_some().then(|| body.clone());
+    let is_elsewhere = settings.server.is_some();
     let place = sources::place(&body.source, body.source_type.as_deref()).map_err(refused)?;
     ingest_source::check_options(&place, &body)?;
     let is_of_a_disk = matches!(place, Place::Path | Place::Git(GitAddress::Local(_)));
@@ -139,14 +141,15 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
         Place::Path => {
             let (source, scan) = checked_path(&body, &target, &globs, &settings, prunes)?;
             listing = Listing::of_path(&source, &scan, &globs, settings.ingest_limits);
-            here = Some(Here { body: IngestBody { source: source.clone(), ..body }, limits: settings.ingest_limits });
+            here = Some(Here {
+                body: IngestBody { source: source.clone(), ..body.clone() },
+                limits: settings.ingest_limits,
+            });
             source
         }
         // A path where the ingester is, which may be elsewhere.
-        Place::Git(GitAddress::Local(_)) | Place::Database(DatabaseAddress { file: Some(_), .. })
-            if asked.is_some() =>
-        {
-            body.source
+        Place::Git(GitAddress::Local(_)) | Place::Database(DatabaseAddress { file: Some(_), .. }) if is_elsewhere => {
+            body.source.clone()
         }
         Place::Git(GitAddress::Local(path)) => {
             let source = text(&submit::existing(&path)?)?;
@@ -160,9 +163,9 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
         | Place::Git(GitAddress::Https(_))
         | Place::Database(_)
         | Place::Documents(_)
-        | Place::Topic(_) => body.source,
+        | Place::Topic(_) => body.source.clone(),
     };
-    if prunes && is_of_a_disk && asked.is_some() {
+    if prunes && is_of_a_disk && is_elsewhere {
         return Err(CliError::new(
             Exit::Usage,
             "--prune compares documents with paths, and those that are handed in have none",
@@ -176,7 +179,8 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
         ));
     }
     let prunes = listing.filter(|_| prunes);
-    Ok((Prepared { source, target, needs_own_stack, prunes, here, asked }, settings))
+    let asked = IngestBody { source, ..body };
+    Ok((Prepared { target, needs_own_stack, prunes, here, asked, is_elsewhere }, settings))
 }
 
 /// The whole path of something that can be read, and what is there. In a folder there is something to read, unless what is gone is to go.
@@ -216,22 +220,22 @@ fn refused(error: SourceError) -> CliError {
 }
 
 pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
-    let Prepared { source, target, needs_own_stack, prunes, here, asked } = prepared;
+    let Prepared { target, needs_own_stack, prunes, here, asked, is_elsewhere } = prepared;
     if needs_own_stack && !connection.is_hosting() {
-        return Err(ingest_source::password_in_address(&sources::shown(&source)).into());
+        return Err(ingest_source::password_in_address(&sources::shown(&asked.source)).into());
     }
     let began = now_ms();
-    let (view, handed_in) = match (asked, here) {
-        // What is pruned is compared with paths, which documents that are handed in don't have.
-        (None, here) => begun(connection, (source.as_str(), target), here.filter(|_| prunes.is_none()), output).await?,
-        (Some(_), Some(here)) => {
+    let (view, handed_in) = match here {
+        Some(here) if is_elsewhere => {
             let done = hand_in::run(connection, here, output).await?;
             (done.view.clone(), Some(done))
         }
-        (Some(body), None) => {
-            let accepted: IngestAccepted = connection.client.post("/ingest", &body).await?;
-            (watch(&connection.client, &accepted.ingest_id, QUIET, output).await?, None)
+        None if is_elsewhere => {
+            let ingest_id = posted(connection, &asked).await?;
+            (watch(&connection.client, &ingest_id, QUIET, output).await?, None)
         }
+        // What is pruned is compared with paths, which documents that are handed in don't have.
+        here => begun(connection, &asked, target, here.filter(|_| prunes.is_none()), output).await?,
     };
     if !output.json {
         view.failures.iter().for_each(|failure| {
@@ -288,23 +292,20 @@ impl Receipt<'_> {
     }
 }
 
-/// Puts the request on the log and waits for its end. What the ingester can't read of this machine is handed in.
+/// Starts the ingest and waits for its end. What the ingester can't read of this machine is handed in.
 async fn begun(
     connection: &Connection,
-    (source, target): (&str, IngestTarget),
+    asked: &IngestBody,
+    target: IngestTarget,
     here: Option<Here>,
     output: Output,
 ) -> Result<(IngestView, Option<HandedIn>), CliError> {
-    let ingest_id = IngestId::new();
-    let command: StartIngest = submit::ingest_command(source, target, ingest_id);
-    let known: Items<CollectionView> = connection
-        .client
-        .get(&with_query("/collections", &[("namespace", Some(command.namespace.to_string()))]))
-        .await?;
-    let known = known.items.iter().find(|collection| collection.name == command.collection);
-    submit::same_embed_model(known, &command.embed_model)?;
-    submit::submit_ingest(&connection.producer()?, command, COMPONENT).await.map_err(riverrun_api::ApiError::from)?;
-    let view = watch(&connection.client, ingest_id, QUIET, output).await?;
+    let ingest_id = if connection.is_hosting() {
+        put(connection, asked, target).await?
+    } else {
+        started(connection, asked, target).await?
+    };
+    let view = watch(&connection.client, &ingest_id, QUIET, output).await?;
     match here.filter(|_| !connection.reads_here()) {
         Some(here) if hand_in::is_out_of_reach(&view) => {
             let done = hand_in::run(connection, here, output).await?;
@@ -312,6 +313,44 @@ async fn begun(
         }
         Some(_) | None => Ok((view, None)),
     }
+}
+
+/// Asks the server that has the data folder, whose tokens, limits and settings count. Callers of its API may have less read than its user
+/// who speaks to its broker: what it says is closed to them is put on the log by this process, as far as the token goes.
+async fn started(connection: &Connection, asked: &IngestBody, target: IngestTarget) -> Result<String, CliError> {
+    match posted(connection, asked).await {
+        Err(refused) if is_closed(&refused) => {
+            let named = asked.namespace.as_ref().map(|_| &target.namespace);
+            let namespace = connection.permitted(Scope::Ingest, named).await?;
+            put(connection, asked, IngestTarget { namespace, ..target }).await
+        }
+        answered => answered,
+    }
+}
+
+/// Whether the API has only refused to look at the source: it is outside of what its callers may have read, or its process sees nothing
+/// there, which says nothing of the ingester or of what can be handed in.
+fn is_closed(refused: &CliError) -> bool {
+    matches!(refused.code.as_deref(), Some("source_not_allowed" | "source_not_found" | "source_unreadable"))
+}
+
+async fn posted(connection: &Connection, asked: &IngestBody) -> Result<String, CliError> {
+    let accepted: IngestAccepted = connection.client.post("/ingest", asked).await?;
+    Ok(accepted.ingest_id)
+}
+
+/// Puts the request on the log.
+async fn put(connection: &Connection, asked: &IngestBody, target: IngestTarget) -> Result<String, CliError> {
+    let ingest_id = IngestId::new();
+    let command: StartIngest = submit::ingest_command(&asked.source, target, ingest_id);
+    let known: Items<CollectionView> = connection
+        .client
+        .get(&with_query("/collections", &[("namespace", Some(command.namespace.to_string()))]))
+        .await?;
+    let known = known.items.iter().find(|collection| collection.name == command.collection);
+    submit::same_embed_model(known, &command.embed_model)?;
+    submit::submit_ingest(&connection.producer()?, command, COMPONENT).await.map_err(riverrun_api::ApiError::from)?;
+    Ok(ingest_id.to_string())
 }
 
 /// A reason with the source in front, which some reasons begin with themselves.

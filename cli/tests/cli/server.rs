@@ -83,3 +83,76 @@ fn given_a_server_that_was_killed_when_the_next_starts_then_nothing_is_in_its_wa
     server.signal("-INT");
     assert_eq!(server.end(), Some(0));
 }
+
+#[test]
+fn given_tokens_when_commands_run_beside_a_server_then_each_does_what_the_api_lets_it_and_nothing_is_begun_for_the_others()
+ {
+    let place = Place::new().with("RIVERRUN_API_PORT", 0);
+    let made = |arguments: &[&str]| {
+        let done = place.run(&[&["tokens", "create"][..], arguments].concat());
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        done.stdout.trim().to_owned()
+    };
+    let reader = made(&["reader", "--scope", "read"]);
+    let bound = made(&["bound", "--scope", "read", "--scope", "run", "--scope", "ingest", "-n", "team"]);
+    // The API may read the one, the folder that it was started in, and only the user of this command the other.
+    std::fs::write(place.path().join("a.md"), "# A\n\nWords.").unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let outside = elsewhere.path().join("b.md");
+    std::fs::write(&outside, "# B\n\nWords.").unwrap();
+    let outside = outside.to_str().unwrap();
+    let commands = [
+        vec!["agent", "run", "What is it?"],
+        vec!["ingest", "a.md", "-c", "notes"],
+        vec!["ingest", outside, "-c", "notes"],
+        vec!["stream", "consume", "-c", "notes", "--idle-timeout", "1"],
+    ];
+    let _server = place.serve();
+    let place = place.with("RIVERRUN_API_TOKEN", "rr_nobody");
+    for arguments in &commands {
+        let done = place.run(arguments);
+        assert_eq!(done.code, 4, "{arguments:?}: {}", done.stderr);
+        assert!(done.stderr.contains("no valid token"), "{arguments:?}: {}", done.stderr);
+    }
+    let place = place.with("RIVERRUN_API_TOKEN", &reader);
+    for arguments in &commands {
+        let done = place.run(arguments);
+        assert_eq!(done.code, 4, "{arguments:?}: {}", done.stderr);
+        assert!(done.stderr.contains("token \"reader\" has the scopes read"), "{arguments:?}: {}", done.stderr);
+    }
+    let place = place.with("RIVERRUN_API_TOKEN", &bound);
+    for arguments in &commands {
+        let done = place.run(&[arguments.as_slice(), &["-n", "default"]].concat());
+        assert_eq!(done.code, 4, "{arguments:?}: {}", done.stderr);
+        assert!(done.stderr.contains("may do nothing in namespace \"default\""), "{arguments:?}: {}", done.stderr);
+    }
+    let run = place.run(&["agent", "run", "What is it?", "--json"]);
+    assert_eq!((run.code, &run.json()["namespace"]), (3, &json!("team")), "{}", run.stderr);
+    // The reader sees every namespace: the one run that was let through is all there is.
+    let place = place.with("RIVERRUN_API_TOKEN", &reader);
+    let id = run.json()["run_id"].clone();
+    wait_for("the run in the list", || {
+        let runs = place.run(&["runs", "ls", "--json"]).json()["items"].clone();
+        (!runs[0].is_null()).then(|| assert!(runs[1].is_null() && runs[0]["run_id"] == id, "{runs}"))
+    });
+}
+
+#[test]
+fn given_settings_of_a_server_and_others_of_a_command_when_a_run_names_a_tool_then_those_of_the_server_count() {
+    let place = Place::new().with("RIVERRUN_API_PORT", 0);
+    let tools = |name: &str| {
+        let path = place.path().join(format!("{name}.toml"));
+        let what = "description = \"Asks.\"\neffect = \"none\"\n[tool.http]\nurl = \"https://stock.example/v1\"\n";
+        std::fs::write(&path, format!("[[tool]]\nname = \"{name}\"\n{what}")).unwrap();
+        path.display().to_string()
+    };
+    let (of_server, of_command) = (tools("stock"), tools("other"));
+    let place = place.with("RIVERRUN_TOOLS_FILE", of_server);
+    let _server = place.serve();
+    let place = place.with("RIVERRUN_TOOLS_FILE", of_command);
+    let refused = place.run(&["agent", "run", "x", "--tool", "other"]);
+    assert_eq!(refused.code, 4, "{}", refused.stderr);
+    assert!(refused.stderr.contains("stock"), "{}", refused.stderr);
+    let run = place.run(&["agent", "run", "x", "--tool", "stock", "--json"]);
+    assert_eq!((run.code, &run.json()["error"]["code"]), (3, &json!("model_runtime_down")), "{}", run.stderr);
+}

@@ -3,11 +3,8 @@
 use std::time::Duration;
 
 use riverrun_api::submit;
-use riverrun_api::wire::{
-    Budget, CollectionView, Items, PendingApprovalView, RunAccepted, RunBody, RunMessage, RunView,
-};
+use riverrun_api::wire::{Budget, PendingApprovalView, RunAccepted, RunBody, RunMessage, RunView};
 use riverrun_schemas::RunId;
-use riverrun_schemas::agent::RunRequest;
 use tokio::sync::mpsc;
 
 use super::super::metadata;
@@ -15,32 +12,24 @@ use super::super::runs::turn::stuck;
 use super::super::runs::watch::follow;
 use super::super::runs::{OneRun, approve, outcome, step_line, summary};
 use crate::args::AgentRunArgs;
-use crate::client::with_query;
 use crate::error::{CliError, Exit};
 use crate::host::{self, Connection};
 use crate::output::{Output, print_json, print_line, tell};
 use crate::settings::Settings;
 use crate::signals::Signals;
 
-const COMPONENT: &str = "cli";
 /// How long a worker may take to take the run.
 const FIRST_WORD: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// A request that was checked before anything is started for it.
 pub struct Prepared {
-    asked: Asked,
+    body: RunBody,
     steps: bool,
 }
 
-enum Asked {
-    /// By what this machine has of agents, tools and providers.
-    Checked(RunRequest),
-    /// A server elsewhere has others, and checks it.
-    Elsewhere(RunBody),
-}
-
-/// Checks the request: an unknown agent must not cost the start of a stack.
+/// Checks the request: an unknown agent must not cost the start of a stack. A server has agents, tools and providers of its own, and checks
+/// it by those.
 pub fn prepare(args: AgentRunArgs, settings: &Settings) -> Result<Prepared, CliError> {
     let some = |names: Vec<String>| (!names.is_empty()).then_some(names);
     let body = RunBody {
@@ -60,22 +49,16 @@ pub fn prepare(args: AgentRunArgs, settings: &Settings) -> Result<Prepared, CliE
         approval: args.approval.map(Into::into),
         metadata: metadata(args.metadata.as_deref())?,
     };
-    let asked = match &settings.server {
-        None => Asked::Checked(submit::run_request(body, &host::core(settings)?.known())?),
-        Some(_) => Asked::Elsewhere(body),
-    };
-    Ok(Prepared { asked, steps: args.steps })
+    if host::settings_count(settings)? {
+        submit::run_request(body.clone(), &host::core(settings)?.known())?;
+    }
+    Ok(Prepared { body, steps: args.steps })
 }
 
 pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
-    let Prepared { asked, steps } = prepared;
-    let run_id = match asked {
-        Asked::Checked(request) => put(connection, request).await?,
-        Asked::Elsewhere(body) => {
-            let accepted: RunAccepted = connection.client.post("/runs", &body).await?;
-            accepted.run_id.parse::<RunId>().map_err(|error| CliError::new(Exit::Failed, error.to_string()))?
-        }
-    };
+    let Prepared { body, steps } = prepared;
+    let accepted: RunAccepted = connection.client.post("/runs", &body).await?;
+    let run_id = accepted.run_id.parse::<RunId>().map_err(|error| CliError::new(Exit::Failed, error.to_string()))?;
     let result = watch(connection, run_id, steps && !output.json, !output.json).await?;
     if output.json {
         print_json(&result)?;
@@ -84,16 +67,6 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     print_answer(&result)?;
     tell(&format!("\n{}", summary(&result)));
     outcome(&result)
-}
-
-/// Puts a run on the log.
-async fn put(connection: &Connection, request: RunRequest) -> Result<RunId, CliError> {
-    check_collections(connection, &request).await?;
-    let run_id = submit::run_id_for(&request, |_| RunId::new());
-    submit::submit_run(&connection.producer()?, run_id, request, COMPONENT)
-        .await
-        .map_err(riverrun_api::ApiError::from)?;
-    Ok(run_id)
 }
 
 /// The answer with the places that it names.
@@ -108,21 +81,6 @@ pub fn print_answer(result: &RunView) -> Result<(), CliError> {
         ))?;
     }
     Ok(())
-}
-
-/// Collections that a run names must be there: a misspelt one would silently be an empty one.
-async fn check_collections(connection: &Connection, request: &RunRequest) -> Result<(), CliError> {
-    let Some(names) = &request.collections else { return Ok(()) };
-    let path = with_query("/collections", &[("namespace", Some(request.namespace.to_string()))]);
-    let there: Items<CollectionView> = connection.client.get(&path).await?;
-    match names.iter().find(|name| !there.items.iter().any(|collection| collection.name.as_str() == name.as_str())) {
-        None => Ok(()),
-        Some(missing) => Err(CliError::new(
-            Exit::Refused,
-            format!("collection {missing:?} in namespace {:?} does not exist", request.namespace.as_str()),
-        )
-        .hint(format!("riverrun collections -n {}", request.namespace))),
-    }
 }
 
 /// Whether the run is only not known yet: its command is on the log, and a busy worker may take a moment to take it. Whatever else the API

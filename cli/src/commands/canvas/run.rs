@@ -92,11 +92,8 @@ pub async fn fetch(connection: &Connection, args: CanvasRunArgs, settings: &Sett
 
 fn prepare_canvas(canvas: Canvas, args: CanvasRunArgs, settings: &Settings) -> Result<Prepared, CliError> {
     let namespace = args.namespace.unwrap_or_else(|| canvas.namespace.clone());
-    // A server elsewhere has other tools and providers than this machine, and checks them.
-    let known = match &settings.server {
-        None => Some(host::core(settings)?.known()),
-        Some(_) => None,
-    };
+    // A server has other tools and providers than this command's settings, and checks them.
+    let known = if host::settings_count(settings)? { Some(host::core(settings)?.known()) } else { None };
     let turns = turns(&canvas, args.node.as_deref())?;
     let chain = chain_of(&canvas, &namespace, &turns, args.task.as_deref())?;
     let nodes = part_names(&turns).into_iter().map(|(id, name)| (name.to_owned(), id.to_owned())).collect();

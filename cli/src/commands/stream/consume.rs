@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use parking_lot::Mutex;
+use riverrun_api::access::scope::Scope;
 use riverrun_api::stack;
 use riverrun_api::submit;
 use riverrun_api::wire::{CollectionStanding, IngestBody, IngestView};
@@ -85,7 +87,7 @@ struct Summary {
 pub async fn run(args: ConsumeArgs, settings: &Settings, name: &str, output: Output) -> Result<(), CliError> {
     let idle = idle(args.idle_timeout)?;
     let target = target(&args, settings)?;
-    let (topic, place) = (args.topic.clone(), target.collection.clone());
+    let topic = args.topic.clone();
     let (create_topic, from_beginning) = (args.create_topic, args.from_beginning);
     if !stream::is_open_topic(&topic) {
         return Err(failed(&stream::StreamError::WrongTopic(topic)));
@@ -94,6 +96,11 @@ pub async fn run(args: ConsumeArgs, settings: &Settings, name: &str, output: Out
     let result = async {
         let stop = CancellationToken::new();
         let log = connection.log()?.clone();
+        // The broker asks nobody who writes to it.
+        let named = args.namespace.as_ref().map(|_| target.collection.namespace.clone());
+        let namespace = until_signal(connection.permitted(Scope::Ingest, named.as_ref())).await?;
+        let place = Collection::new(namespace, target.collection.name.clone());
+        let target = StreamTarget { collection: place.clone(), ..target };
         let config = StreamConfig { log, topic: topic.clone(), target, idle, create_topic, from_beginning };
         let consumed = consume(&connection, settings, config, &stop, output).await?;
         let waited = until_signal(summary(&connection, topic, &place, consumed)).await;
@@ -133,16 +140,16 @@ async fn consume(
     output: Output,
 ) -> Result<stream::Consumed, CliError> {
     let StreamTarget { collection, embed_model, .. } = config.target.clone();
-    let gate = Standing { client: &connection.client, collection, embed_model };
+    let begins = (!output.json).then(|| {
+        let topic = &config.topic;
+        format!("taking documents from {topic}; Ctrl-C ends it, and the next time goes on from there")
+    });
+    let gate = Standing { client: &connection.client, collection, embed_model, begins: Mutex::new(begins) };
     let producer = connection.producer()?;
     let blobs: Arc<dyn BlobStore> = Arc::new(
         stack::blobs(&settings.data_dir, settings.s3.as_ref())
             .map_err(|error| CliError::new(Exit::Failed, error.to_string()).hint("riverrun diagnose"))?,
     );
-    if !output.json {
-        let topic = &config.topic;
-        tell(&format!("taking documents from {topic}; Ctrl-C ends it, and the next time goes on from there"));
-    }
     let mut signals = Signals::listen()?;
     let line = progress::line(output);
     let told = |so_far: &stream::Consumed| {
@@ -176,6 +183,8 @@ struct Standing<'c> {
     client: &'c Client,
     collection: Collection,
     embed_model: String,
+    /// What people are told when the topic was found and the collection takes its documents, once.
+    begins: Mutex<Option<String>>,
 }
 
 impl Gate for Standing<'_> {
@@ -191,6 +200,9 @@ impl Gate for Standing<'_> {
             match self.client.get::<CollectionStanding>(&path).await {
                 Ok(CollectionStanding { collection, removed_by }) => {
                     submit::same_embed_model(collection.as_ref(), &self.embed_model)?;
+                    if let Some(begins) = self.begins.lock().take() {
+                        tell(&begins);
+                    }
                     return Ok(removed_by);
                 }
                 // A server that is started again goes on, and so does who reads for it.
@@ -320,7 +332,8 @@ mod tests {
     async fn asked(answer: (u16, Value), embed_model: &str) -> Result<Option<IngestId>, CliError> {
         let client = answering(&[("/collections/notes/standing", vec![answer])]);
         let collection = Collection::new(riverrun_schemas::Namespace::default(), "notes".parse().unwrap());
-        Standing { client: &client, collection, embed_model: embed_model.to_owned() }.ask().await
+        let begins = Mutex::new(None);
+        Standing { client: &client, collection, embed_model: embed_model.to_owned(), begins }.ask().await
     }
 
     #[tokio::test]
@@ -345,5 +358,18 @@ mod tests {
         assert!(refused.hint.unwrap().contains("RIVERRUN_DEFAULT_EMBED_MODEL=m"));
         // What is wrong otherwise is told at once.
         assert_eq!(asked(unknown("forbidden"), "m").await.unwrap_err().code.as_deref(), Some("forbidden"));
+    }
+    #[tokio::test]
+    async fn given_a_collection_when_it_is_asked_for_then_people_hear_that_documents_are_taken_only_where_it_takes_them()
+     {
+        let takes = (200, json!({ "collection": null, "removed_by": null }));
+        for (answer, told) in [(takes, true), (unknown("forbidden"), false)] {
+            let client = answering(&[("/collections/notes/standing", vec![answer])]);
+            let collection = Collection::new(riverrun_schemas::Namespace::default(), "notes".parse().unwrap());
+            let begins = Mutex::new(Some("taking documents".to_owned()));
+            let gate = Standing { client: &client, collection, embed_model: "m".to_owned(), begins };
+            assert_eq!(gate.ask().await.is_ok(), told);
+            assert_eq!(gate.begins.lock().is_none(), told);
+        }
     }
 }
