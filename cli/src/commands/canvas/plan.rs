@@ -122,7 +122,8 @@ pub(super) fn task_of(turn: &Turn<'_>, given: Option<&str>) -> Result<String, Cl
         return Ok(if task.trim().is_empty() { INPUT.to_owned() } else { task.clone() });
     }
     let made = if task.contains(INPUT) {
-        task.replace(INPUT, given.unwrap_or_default())
+        // Words around a place where nothing stands are no task.
+        given.filter(|given| !given.trim().is_empty()).map_or_else(String::new, |given| task.replace(INPUT, given))
     } else {
         given.unwrap_or(task).to_owned()
     };

@@ -52,8 +52,15 @@ fn given_a_task_when_it_is_made_then_input_and_answers_stand_where_it_says() {
     assert_eq!(first("drawn", None).unwrap(), "drawn");
     assert_eq!(first("drawn", Some("given")).unwrap(), "given");
     assert_eq!(first("About {{input}}: {{input}}", Some("$1")).unwrap(), "About $1: $1");
-    for (task, given) in [(" ", None), ("", Some(" ")), ("{{input}}", None)] {
-        assert!(first(task, given).unwrap_err().message.contains("no task"), "{task:?} {given:?}");
+    for (task, given) in [
+        (" ", None),
+        ("", Some(" ")),
+        ("{{input}}", None),
+        ("Work this out: {{input}}", None),
+        ("On {{input}}", Some(" ")),
+    ] {
+        let refused = first(task, given).unwrap_err();
+        assert!(refused.message.contains("no task") && refused.hint.unwrap().contains("--task"), "{task:?} {given:?}");
     }
     let later = |task: &str| {
         let canvas = canvas(vec![agent("a", 0.0, "x"), agent("b", 0.0, task)], &[("a", "b")]);
