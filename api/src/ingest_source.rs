@@ -72,12 +72,13 @@ pub fn check_options(place: &Place, body: &IngestBody) -> Result<(), ApiError> {
         }
         (_, None) => {}
     }
-    let is_site = matches!(place, Place::Web(_));
-    if (body.depth.is_some_and(|depth| depth > 0) || body.sitemap) && !is_site {
-        return Err(ApiError::field("depth", "and sitemap belong to web sites, and this source is none")
-            .hint("https://host/page"));
+    let of_sites = [("depth", body.depth.is_some_and(|depth| depth > 0)), ("sitemap", body.sitemap)];
+    match of_sites.into_iter().find(|(_, is_given)| *is_given) {
+        Some((field, _)) if !matches!(place, Place::Web(_)) => {
+            Err(ApiError::field(field, "belongs to web sites, and this source is none").hint("https://host/page"))
+        }
+        Some(_) | None => Ok(()),
     }
-    Ok(())
 }
 
 /// A server that the operator opened, named without a password that would stay on the log.
@@ -190,9 +191,16 @@ mod tests {
     #[test]
     fn given_options_that_do_not_go_with_a_source_when_checked_then_each_is_named() {
         let config = config(Path::new("/nowhere"));
-        let site = IngestBody { depth: Some(1), ..body("/nowhere/a.txt", None) };
-        for body in [body("postgres://db.internal/d", None), body("/nowhere/a.txt", Some("SELECT 1")), site] {
-            assert_eq!(allowed_source(&config, &body).unwrap_err().status().as_u16(), 422, "{body:?}");
+        let page = IngestBody { depth: Some(1), ..body("/nowhere/a.txt", None) };
+        let map = IngestBody { sitemap: true, ..body("/nowhere/a.txt", None) };
+        for (body, field) in [
+            (body("postgres://db.internal/d", None), "query"),
+            (body("/nowhere/a.txt", Some("SELECT 1")), "query"),
+            (page, "depth"),
+            (map, "sitemap"),
+        ] {
+            let problem = allowed_source(&config, &body).unwrap_err().problem();
+            assert_eq!((problem.status, problem.errors[0].field.as_str()), (422, field), "{body:?}");
         }
     }
 }

@@ -360,26 +360,41 @@ async fn own_or_find(settings: &Settings, command: &str) -> Result<Available, Cl
 
 /// The lock for a server: nothing is waited for.
 pub async fn own_for_server(settings: &Settings) -> Result<DataLock, CliError> {
+    own_now(settings, |owner| {
+        let pid = owner.pid;
+        format!(
+            "end it with `kill {pid}`, or set RIVERRUN_DATA_DIR, RIVERRUN_API_PORT and RIVERRUN_BROKER_PORT for a second one"
+        )
+    })
+    .await
+}
+
+/// The same for a command that carries all that is in the folder, for which another folder is no way out.
+pub async fn own_for_move(settings: &Settings, command: &str) -> Result<DataLock, CliError> {
+    own_now(settings, |owner| move_hint(owner, command)).await
+}
+
+fn move_hint(owner: &Owner, command: &str) -> String {
+    let pid = owner.pid;
+    if owner.command == SERVE {
+        format!("end the server with `kill {pid}`, run riverrun {command} again, then start the server again")
+    } else {
+        format!("wait for it, or end it with `kill {pid}`; then run riverrun {command} again")
+    }
+}
+
+async fn own_now(settings: &Settings, fix: impl Fn(&Owner) -> String) -> Result<DataLock, CliError> {
     loop {
         if let Tried::Ours(lock) = DataLock::try_take(&settings.data_dir)? {
             return Ok(lock);
         }
         let Some(owner) = lock::owner(&settings.data_dir).await? else { continue };
+        let folder = settings.data_dir.display();
         let what = match &owner.api_url {
-            Some(url) => format!(
-                "another server has the data folder {} (process {}, {url})",
-                settings.data_dir.display(),
-                owner.pid
-            ),
-            None => format!(
-                "riverrun {} (process {}) has the data folder {}",
-                owner.command,
-                owner.pid,
-                settings.data_dir.display()
-            ),
+            Some(url) => format!("a server has the data folder {folder} (process {}, {url})", owner.pid),
+            None => format!("riverrun {} (process {}) has the data folder {folder}", owner.command, owner.pid),
         };
-        return Err(CliError::new(Exit::Failed, what)
-            .hint(format!("end it with `kill {}`, or set RIVERRUN_DATA_DIR, RIVERRUN_API_PORT and RIVERRUN_BROKER_PORT for a second one", owner.pid)));
+        return Err(CliError::new(Exit::Failed, what).hint(fix(&owner)));
     }
 }
 

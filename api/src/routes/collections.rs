@@ -43,6 +43,15 @@ async fn collections(
     Ok(Json(Items { items }))
 }
 
+/// 404 for a collection that is not there, with those of its namespace that are: its name may have a slip in it.
+pub(crate) async fn unknown_collection(state: &AppState, collection: Collection) -> ApiError {
+    // What goes wrong here leaves the answer as it is.
+    let there = documents::collections(&state.parts().sql, Within::Namespace(&collection.namespace)).await;
+    let names: Vec<String> = there.unwrap_or_default().into_iter().map(|known| known.name.to_string()).collect();
+    let unknown = ApiError::from(StoreError::NoCollection(collection));
+    if names.is_empty() { unknown } else { unknown.hint(format!("existing collections: {}", names.join(", "))) }
+}
+
 /// Compares vector store, keyword index and read model, chunk by chunk, and tells what else is wrong with the collection. While
 /// documents are on their way the three may differ for a moment.
 #[utoipa::path(get, path = "/collections/{name}/check", tag = "knowledge", params(("name" = String, Path), CollectionsQuery),
@@ -59,7 +68,7 @@ async fn check(
     };
     found.problems.extend(gap(&state, &collection, found.orphans.is_empty()));
     if found.chunks == 0 && found.vectors == 0 && found.keywords == 0 && found.is_whole() {
-        return Err(StoreError::NoCollection(collection).into());
+        return Err(unknown_collection(&state, collection).await);
     }
     Ok(Json(found))
 }

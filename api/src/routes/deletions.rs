@@ -7,12 +7,12 @@ use axum::extract::State;
 use axum::response::Response;
 use riverrun_schemas::ingest::{DeleteCollection, DeleteDocument};
 use riverrun_schemas::{Collection, DocumentId, IngestId, now_ms};
-use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{DeletionView, deletions, documents};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::awaited::Work;
+use super::collections::unknown_collection;
 use super::documents::unknown;
 use crate::accept::hand_in;
 use crate::error::ApiError;
@@ -82,7 +82,7 @@ async fn delete_collection(
         return Ok(receipt(known));
     }
     if !documents::holds_anything(&state.parts().sql, &collection).await? {
-        return Err(StoreError::NoCollection(collection).into());
+        return Err(unknown_collection(&state, collection).await);
     }
     let Collection { namespace, name } = collection;
     let command = DeleteCollection { ingest_id: deletion_id, namespace, collection: name, at: now_ms() };

@@ -3,7 +3,6 @@
 use axum::Json;
 use axum::extract::State;
 use riverrun_schemas::{Collection, CollectionName, DocumentId, Namespace};
-use riverrun_stores::StoreError;
 use riverrun_stores::documents::{DocumentKey, SourceDocument};
 use riverrun_stores::read_models::documents as read;
 use serde::Deserialize;
@@ -11,6 +10,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::collections::unknown_collection;
 use crate::error::ApiError;
 use crate::extract::{NamespaceQuery, Path, Query, id};
 use crate::kept::kept;
@@ -49,7 +49,7 @@ async fn documents(
     let collection = Collection::new(namespace, checks.finish_with(name)?);
     let found = read::documents(&state.parts().sql, &collection, &page).await?;
     if found.items.is_empty() && read::collection(&state.parts().sql, &collection).await?.is_none() {
-        return Err(StoreError::NoCollection(collection).into());
+        return Err(unknown_collection(&state, collection).await);
     }
     Ok(Json(Page { items: found.items, next_cursor: found.next_cursor }))
 }

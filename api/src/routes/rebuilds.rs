@@ -7,7 +7,6 @@ use axum::extract::State;
 use axum::response::Response;
 use riverrun_schemas::ingest::RebuildCollection;
 use riverrun_schemas::{Collection, IngestId, now_ms};
-use riverrun_stores::StoreError;
 use riverrun_stores::read_models::keyed::KeyedTable;
 use riverrun_stores::read_models::{documents, rebuilds};
 use serde_json::json;
@@ -15,6 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::awaited::Work;
+use super::collections::unknown_collection;
 use crate::accept::hand_in;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, Path, id};
@@ -77,7 +77,7 @@ async fn must_be_there(state: &AppState, collection: &Collection) -> Result<(), 
     let known = documents::holds_anything(&parts.sql, collection).await?
         || parts.vectors.info(collection).await?.is_some()
         || parts.keywords.exists(collection).await?;
-    if known { Ok(()) } else { Err(StoreError::NoCollection(collection.clone()).into()) }
+    if known { Ok(()) } else { Err(unknown_collection(state, collection.clone()).await) }
 }
 
 /// Where a request is.

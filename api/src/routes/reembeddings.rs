@@ -7,7 +7,6 @@ use axum::extract::State;
 use axum::response::Response;
 use riverrun_schemas::ingest::ReembedCollection;
 use riverrun_schemas::{Collection, CollectionName, IngestId, now_ms};
-use riverrun_stores::StoreError;
 use riverrun_stores::read_models::keyed::KeyedTable;
 use riverrun_stores::read_models::{documents, reembeddings};
 use serde_json::json;
@@ -15,6 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::awaited::Work;
+use super::collections::unknown_collection;
 use crate::accept::hand_in;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, Path, id};
@@ -65,7 +65,7 @@ async fn reembed(
     };
     if reembeddings::reembedding(sql, ingest_id).await?.is_none() {
         let Some(known) = documents::collection(sql, &collection).await? else {
-            return Err(StoreError::NoCollection(collection).into());
+            return Err(unknown_collection(&state, collection).await);
         };
         if known.embedding.model == embed_model {
             let what = format!("{} holds vectors of {embed_model:?} already", collection.quoted());

@@ -11,7 +11,6 @@ use riverrun_knowledge::retrieval::JudgedQuestion;
 use riverrun_log::blobs::sha256_hex;
 use riverrun_schemas::ingest::TuneCollection;
 use riverrun_schemas::{BlobRef, Collection, CollectionName, DocumentId, IngestId, counted, now_ms};
-use riverrun_stores::StoreError;
 use riverrun_stores::read_models::keyed::KeyedTable;
 use riverrun_stores::read_models::{documents, tunings};
 use serde_json::json;
@@ -19,6 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::awaited::Work;
+use super::collections::unknown_collection;
 use crate::accept::hand_in;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, Path, id};
@@ -63,7 +63,7 @@ async fn tune(
     };
     if tunings::tuning(sql, tuning_id).await?.is_none() {
         if documents::collection(sql, &collection).await?.is_none() {
-            return Err(StoreError::NoCollection(collection).into());
+            return Err(unknown_collection(&state, collection).await);
         }
         once(keyed.as_ref(), state.reservations(), begin(&state, tuning_id, collection, &body)).await?;
     }

@@ -326,6 +326,32 @@ fn given_a_collection_that_is_removed_and_filled_again_when_its_standing_is_aske
 }
 
 #[test]
+fn given_a_collection_that_is_not_there_when_any_operation_names_it_then_those_that_are_there_are_told() {
+    test(async |api| {
+        api.ingest("handbook", NOTES).await;
+        for (method, path, body) in [
+            ("GET", "/collections/handbok/check", None),
+            ("GET", "/documents?collection=handbok", None),
+            ("DELETE", "/collections/handbok", None),
+            ("POST", "/collections/handbok/rebuild", Some(json!({}))),
+            ("POST", "/collections/handbok/reembed", Some(json!({}))),
+            ("POST", "/rag/search", Some(json!({"query": "x", "collection": "handbok"}))),
+        ] {
+            let reply = match &body {
+                Some(body) => api.post(path, body.clone()).await,
+                None => {
+                    let request = Request::builder().method(method).uri(path).header("host", "localhost");
+                    api.send(request.body(Body::empty()).unwrap()).await
+                }
+            };
+            let found = problem(&reply, &[404]);
+            let hint = found["hint"].as_str().unwrap();
+            assert!(hint.starts_with("existing collections: ") && hint.contains("handbook"), "{method} {path}: {hint}");
+        }
+    });
+}
+
+#[test]
 fn given_a_collection_when_it_is_made_again_then_it_is_whole_and_says_what_was_done() {
     test(async |api| {
         let done = api.ingest("again", NOTES).await;

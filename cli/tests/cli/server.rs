@@ -34,6 +34,11 @@ fn given_a_server_when_a_second_one_starts_on_its_data_then_it_is_refused_and_th
     {
         assert!(second.stderr.contains(word), "{word} is not in {}", second.stderr);
     }
+    // Another folder is no way out for what carries this one.
+    let moved = place.run(&["export", "archive"]);
+    assert_eq!(moved.code, 1, "{}", moved.stderr);
+    let again = "run riverrun export again, then start the server again";
+    assert!(moved.stderr.contains(again) && !moved.stderr.contains("RIVERRUN_DATA_DIR"), "{}", moved.stderr);
     assert_eq!(place.run(&["collections"]).code, 0);
 }
 

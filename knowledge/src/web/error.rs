@@ -101,7 +101,9 @@ impl WebError {
     /// The fix, where there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
-            WebError::Address { host, .. } => Some(format!("RIVERRUN_WEB_ALLOW={host} opens it, if that is meant")),
+            WebError::Address { host, .. } => Some(format!(
+                "RIVERRUN_WEB_ALLOW={host} opens it, if that is meant, where the ingester or the tool runs"
+            )),
             WebError::Credentials { .. } => Some("give credentials in a header of a tool definition".to_owned()),
             _ => None,
         }

@@ -25,7 +25,7 @@ pub(super) struct Place {
 impl Place {
     /// Only the broker: no worker runs.
     pub(super) async fn open(settings: &Settings, command: &str) -> Result<Self, CliError> {
-        let lock = host::own_for_server(settings).await?;
+        let lock = host::own_for_move(settings, command).await?;
         lock.tell(&Owner {
             pid: std::process::id(),
             command: command.to_owned(),
