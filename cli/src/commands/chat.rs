@@ -80,9 +80,14 @@ fn closing(done: &ChatDone) -> String {
 async fn with_files(prompt: String, files: &[PathBuf]) -> Result<String, CliError> {
     let mut said = String::new();
     for path in files {
+        let is_there = path.exists() && !path.is_dir();
         let refused = |reason: String| {
-            CliError::new(Exit::Refused, format!("{} can't be attached: {reason}", path.display()))
-                .hint("attach text of at most 256 KiB; larger documents are ingested and asked with `riverrun rag ask`")
+            let fix = if is_there {
+                "attach text of at most 256 KiB; larger documents are ingested and asked with `riverrun rag ask`"
+            } else {
+                "check the path; -f takes a file"
+            };
+            CliError::new(Exit::Refused, format!("{} can't be attached: {reason}", path.display())).hint(fix)
         };
         let left = MAX_PROMPT.saturating_sub(said.len() as u64);
         let bytes = input::read(path, left).await.map_err(refused)?;
@@ -155,9 +160,15 @@ mod tests {
         let large = path("large.txt", &vec![b'x'; MAX_PROMPT as usize + 1]);
         let endless = PathBuf::from("/dev/zero");
         let none = folder.path().join("none");
-        for bad in [path("b.bin", &[0xff, 0xfe]), large, none, folder.path().to_owned(), endless] {
+        for (bad, fix) in [
+            (path("b.bin", &[0xff, 0xfe]), "256 KiB"),
+            (large, "256 KiB"),
+            (endless, "256 KiB"),
+            (none, "check the path"),
+            (folder.path().to_owned(), "check the path"),
+        ] {
             let error = with_files(String::new(), &[bad]).await.unwrap_err();
-            assert!(error.exit == Exit::Refused && error.hint.is_some(), "{error:?}");
+            assert!(error.exit == Exit::Refused && error.hint.as_ref().unwrap().contains(fix), "{error:?}");
         }
         assert_eq!(with_files("x".to_owned(), &[]).await.unwrap(), "x");
     }

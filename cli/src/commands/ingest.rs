@@ -238,9 +238,12 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
         here => begun(connection, &asked, target, here.filter(|_| prunes.is_none()), output).await?,
     };
     if !output.json {
+        let last = outcome(&view).err().and_then(|error| error.hint);
         view.failures.iter().for_each(|failure| {
             tell(&format!("failed: {}", of_source(&failure.source, &failure.error.message)));
-            failure.error.hint.iter().for_each(|hint| tell(&format!("        {hint}")));
+            // What the command ends with is told there.
+            let own = failure.error.hint.iter().filter(|hint| last.as_ref() != Some(*hint));
+            own.for_each(|hint| tell(&format!("        {hint}")));
         });
         for of in &view.notes {
             of.notes.iter().for_each(|note| tell(&format!("note: {}: {note}", of.source)));

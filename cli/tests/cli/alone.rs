@@ -162,12 +162,16 @@ fn given_no_tools_file_when_it_is_checked_then_nothing_is_wrong_unless_one_was_n
     assert_eq!(done.code, 0, "{}", done.stderr);
     assert!(done.stderr.contains("only built-in tools") && done.stderr.contains("programs: "), "{}", done.stderr);
     assert_eq!(place.run(&["tools", "check", "--json"]).json()["problems"], json!([]));
-    let place = place.with("RIVERRUN_TOOLS_FILE", "tools-of-mine.toml");
-    for arguments in [vec!["tools", "check"], vec!["tools", "check", "other.toml"]] {
-        let done = place.run(&arguments);
+    let missing = |place: &Place, arguments: &[&str], fix: &str| {
+        let done = place.run(arguments);
         assert_eq!(done.code, 2, "{arguments:?}: {}", done.stderr);
         assert!(done.stdout.contains("there is no such file"), "{arguments:?}: {}", done.stdout);
-    }
+        assert!(done.stderr.contains(fix) && !done.stderr.contains("entries"), "{arguments:?}: {}", done.stderr);
+    };
+    missing(&place, &["tools", "check", "other.toml"], "hint: check the path");
+    let place = place.with("RIVERRUN_TOOLS_FILE", "tools-of-mine.toml");
+    missing(&place, &["tools", "check", "other.toml"], "hint: check the path");
+    missing(&place, &["tools", "check"], "unset RIVERRUN_TOOLS_FILE");
 }
 
 #[test]
@@ -183,4 +187,21 @@ fn given_the_last_token_when_it_is_revoked_then_it_is_told_that_nobody_is_let_in
         let done = place.run(&arguments);
         assert_eq!((done.code, done.stderr.contains("no token is left")), (0, true), "{arguments:?}: {}", done.stderr);
     }
+}
+
+#[test]
+fn given_a_worker_without_a_log_when_it_is_started_then_the_address_of_a_server_with_these_settings_is_told() {
+    let place = Place::new().with("RIVERRUN_BROKER_PORT", 18_101);
+    let done = place.run(&["worker", "agent"]);
+    assert_eq!(done.code, 2, "{}", done.stderr);
+    assert!(done.stderr.contains("127.0.0.1:18101") && !done.stderr.contains("9092"), "{}", done.stderr);
+}
+
+#[test]
+fn given_a_document_without_text_when_it_is_ingested_then_its_fix_is_told_once() {
+    let place = Place::new();
+    std::fs::write(place.path().join("a.json"), "{}").unwrap();
+    let done = place.run(&["ingest", "a.json", "-c", "c"]);
+    assert_eq!(done.code, 1, "{}", done.stderr);
+    assert_eq!(done.stderr.matches("leave it out (--exclude)").count(), 1, "{}", done.stderr);
 }

@@ -153,6 +153,14 @@ impl Builder {
         Ok(ExtractedText { title, sections, pages, author, notes, ..ExtractedText::plain(text) })
     }
 
+    /// The same of a format in which pictures may stand for the text.
+    pub(super) fn finish_pictured(self, name: &str, why_blank: &str) -> Result<ExtractedText, SourceError> {
+        if !self.full && self.is_blank() {
+            return Err(SourceError::no_text_but_pictures(name, why_blank));
+        }
+        self.finish(name, why_blank)
+    }
+
     fn gap(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with("\n\n") {
             let missing = if self.text.ends_with('\n') { "\n" } else { "\n\n" };

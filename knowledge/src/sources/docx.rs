@@ -76,7 +76,7 @@ impl Source for Docx {
             out.heading(1, "Headers and footers");
             margins.iter().for_each(|margin| out.paragraph(margin));
         }
-        out.finish(name, "it has no characters in its body; it may be made of pictures")
+        out.finish_pictured(name, "it has no characters in its body; it may be made of pictures")
     }
 }
 

@@ -69,7 +69,7 @@ impl Source for Epub {
             }
             out.append(&seen, 0);
         }
-        out.finish(name, "its chapters have no characters; they may be made of pictures")
+        out.finish_pictured(name, "its chapters have no characters; they may be made of pictures")
     }
 }
 

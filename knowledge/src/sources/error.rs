@@ -211,6 +211,11 @@ impl SourceError {
 
     /// A document that can be read and has nothing to find.
     pub fn no_text(name: &str, why: &str) -> Self {
+        Self::fault(name, Fault::NoText, format!("has no text: {why}"), "give it text, or leave it out (--exclude)")
+    }
+
+    /// The same of a document that may be made of pictures.
+    pub(crate) fn no_text_but_pictures(name: &str, why: &str) -> Self {
         Self::fault(
             name,
             Fault::NoText,

@@ -87,10 +87,10 @@ impl Source for Pdf {
             return Err(damaged(name, format!("is damaged: {broken} of {all} can't be read")));
         }
         if out.is_blank() {
-            return Err(SourceError::no_text(name, found.all.why(pages.len())));
+            return Err(SourceError::no_text_but_pictures(name, found.all.why(pages.len())));
         }
         found.notes(pages.len()).iter().for_each(|note| out.note(note));
-        out.finish(name, "its pages are blank")
+        out.finish_pictured(name, "its pages are blank")
     }
 }
 

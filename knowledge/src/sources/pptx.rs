@@ -58,9 +58,12 @@ impl Source for Pptx {
             write_beside("Comments", &comments, &mut out);
         }
         if blank {
-            return Err(SourceError::no_text(name, "its slides have no characters; they may be made of pictures"));
+            return Err(SourceError::no_text_but_pictures(
+                name,
+                "its slides have no characters; they may be made of pictures",
+            ));
         }
-        out.finish(name, "its slides have no characters; they may be made of pictures")
+        out.finish_pictured(name, "its slides have no characters; they may be made of pictures")
     }
 }
 

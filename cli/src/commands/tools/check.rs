@@ -34,8 +34,12 @@ struct Found {
 pub fn run(settings: &Settings, file: Option<&Path>, output: Output) -> Result<(), CliError> {
     // Without a setting and a file in the data folder there are no tools of users, which is nothing wrong.
     let none = file.is_none() && !settings.tools_file_named && !settings.tools_file.exists();
+    let is_named_here = file.is_some();
     let file: PathBuf = file.map_or_else(|| settings.tools_file.clone(), Path::to_owned);
     let defined = host::tools(settings, &file, !none)?.defined;
+    // No setting is to blame for a file that the command line names.
+    let slipped = is_named_here && !file.exists();
+    let fix = |usual: &str| if slipped { "check the path".to_owned() } else { usual.to_owned() };
     let problems: Vec<Found> = defined
         .problems()
         .iter()
@@ -43,7 +47,7 @@ pub fn run(settings: &Settings, file: Option<&Path>, output: Output) -> Result<(
             line: problem.line,
             name: problem.name.clone(),
             reason: problem.reason.clone(),
-            fix: problem.fix.clone(),
+            fix: fix(&problem.fix),
         })
         .collect();
     let checked = Checked {
@@ -55,7 +59,9 @@ pub fn run(settings: &Settings, file: Option<&Path>, output: Output) -> Result<(
     };
     output.show(&checked, |checked| {
         let row = |found: &Found| {
-            [found.line.to_string(), found.name.clone().unwrap_or_default(), found.reason.clone(), found.fix.clone()]
+            // 0 is the file as a whole.
+            let line = if found.line == 0 { String::new() } else { found.line.to_string() };
+            [line, found.name.clone().unwrap_or_default(), found.reason.clone(), found.fix.clone()]
         };
         let read = if none {
             format!("there is no {}: only built-in tools; RIVERRUN_TOOLS_FILE names another file", checked.file)
@@ -68,10 +74,12 @@ pub fn run(settings: &Settings, file: Option<&Path>, output: Output) -> Result<(
     })?;
     match defined.problems().first() {
         None => Ok(()),
-        Some(first) => Err(CliError::new(
-            Exit::Usage,
-            format!("{} of its entries can't be used: {}", defined.problems().len(), file.display()),
-        )
-        .hint(first.fix.clone())),
+        Some(first) => {
+            let what = match &first.name {
+                Some(_) => format!("{} of its entries can't be used: {}", defined.problems().len(), file.display()),
+                None => format!("{} can't be used: {}", file.display(), first.reason),
+            };
+            Err(CliError::new(Exit::Usage, what).hint(fix(&first.fix)))
+        }
     }
 }

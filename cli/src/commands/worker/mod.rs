@@ -147,8 +147,18 @@ pub async fn run(args: WorkerArgs, settings: &Settings) -> Result<(), CliError> 
 fn check(args: &WorkerArgs, settings: &Settings) -> Result<LogConfig, CliError> {
     let name = args.kind.name();
     let Some(brokers) = &settings.kafka_brokers else {
-        return Err(CliError::new(Exit::Usage, format!("worker {name} needs a log that other processes use, and RIVERRUN_KAFKA_BROKERS is not set"))
-            .hint("set RIVERRUN_KAFKA_BROKERS to that of the cluster; that of a `riverrun serve` on this machine is 127.0.0.1:9092"));
+        let own = match settings.broker_port {
+            // The system chooses one.
+            0 => "told when it starts".to_owned(),
+            port => format!("127.0.0.1:{port}"),
+        };
+        return Err(CliError::new(
+            Exit::Usage,
+            format!("worker {name} needs a log that other processes use, and RIVERRUN_KAFKA_BROKERS is not set"),
+        )
+        .hint(format!(
+            "set RIVERRUN_KAFKA_BROKERS to that of the cluster; that of a `riverrun serve` on this machine is {own}"
+        )));
     };
     let missing = shared::missing(args.kind.needs(), settings);
     if !missing.is_empty() {

@@ -45,6 +45,14 @@ fn given_a_pdf_without_fonts_pages_or_text_when_read_then_the_reason_is_named() 
     assert!(why(&build::saved(build::pdf(&[], Font::Plain))).contains("no pages"));
 }
 
+#[test]
+fn given_a_document_without_text_when_read_then_recognition_is_advised_only_where_pictures_may_be_in_it() {
+    let fix = |kind: &str, bytes: &[u8]| by_name(kind).unwrap().extract("a", bytes).unwrap_err().hint().unwrap();
+    let blank = build::saved(build::pdf(&[""], Font::Plain));
+    assert!(fix("pdf", &blank).contains("character recognition"), "{}", fix("pdf", &blank));
+    assert!(!fix("json", b"{}").contains("recognition"), "{}", fix("json", b"{}"));
+}
+
 /// Pages of words that are long enough to be packed.
 fn long_pages() -> Vec<String> {
     (1..=4).map(|page| format!("Page {page} tells of gliding.\n").repeat(20)).collect()
