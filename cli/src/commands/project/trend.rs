@@ -10,7 +10,10 @@ const MAX_NAMES: usize = 20;
 
 pub(super) fn shown(trend: &TrendView) -> String {
     if trend.from == trend.to {
-        return format!("nothing to compare {} with but itself; the next `riverrun project analyze` tells what changed\n", trend.to);
+        return format!(
+            "nothing to compare {} with but itself; the next `riverrun project analyze` tells what changed\n",
+            trend.to
+        );
     }
     let mut text = format!("{} new, {} gone, {} as before\n", trend.new.len(), trend.fixed.len(), trend.unchanged);
     text.push_str(&not_compared(&trend.not_compared));
