@@ -4,7 +4,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use http_body_util::LengthLimitError;
 use riverrun_schemas::IdError;
 use serde::Deserialize;
@@ -146,12 +146,25 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        axum::extract::Query::<T>::try_from_uri(&parts.uri).map(|query| Self(query.0)).map_err(|rejection| {
-            let message = rejection.body_text();
-            let message = message.strip_prefix("Failed to deserialize query string: ").unwrap_or(&message);
-            let (field, reason) = message.split_once(": ").unwrap_or(("query", message));
-            ApiError::field(field, reason)
-        })
+        axum::extract::Query::<T>::try_from_uri(&parts.uri)
+            .map(|query| Self(query.0))
+            .map_err(|rejection| wrong_query(&parts.uri, &rejection.body_text()))
+    }
+}
+
+/// What the standard library says of a text that is no whole number of a type.
+const NO_NUMBER: [&str; 4] =
+    ["invalid digit found in string", "number too ", "cannot parse integer from empty string", "number would be zero"];
+
+fn wrong_query(uri: &Uri, message: &str) -> ApiError {
+    let message = message.strip_prefix("Failed to deserialize query string: ").unwrap_or(message);
+    let (path, reason) = message.split_once(": ").unwrap_or((".", message));
+    let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri).map(|query| query.0).unwrap_or_default();
+    match pairs.into_iter().find(|(name, _)| name == path) {
+        Some((name, value)) if NO_NUMBER.iter().any(|start| reason.starts_with(start)) => {
+            ApiError::field(&name, format!("is {value:?}, which is no whole number that can stand here"))
+        }
+        _ => wrong_shape(path.to_owned(), reason),
     }
 }
 
@@ -233,6 +246,32 @@ mod tests {
         assert_eq!(hint::<ProjectId>().as_deref(), Some("riverrun project ls"));
         assert_eq!(hint::<FinetuneId>().as_deref(), Some("riverrun finetune jobs"));
         assert_eq!(hint::<IngestId>(), None, "nothing lists ingests");
+    }
+
+    #[test]
+    fn given_parameters_that_can_not_be_when_they_are_read_then_each_is_named_with_its_value() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only whether they can be read counts")]
+        struct Asked {
+            collection: String,
+            limit: Option<u16>,
+        }
+        for (query, field, reason) in [
+            ("limit=3", "collection", "missing field `collection`"),
+            ("collection=c&x=1", "x", "unknown field `x`, expected `collection` or `limit`"),
+            ("collection=c&collection=d", "collection", "duplicate field `collection`"),
+            ("collection=c&limit=abc", "limit", "is \"abc\", which is no whole number that can stand here"),
+            ("collection=c&limit=", "limit", "is \"\", which is no whole number that can stand here"),
+            ("collection=c&limit=70000", "limit", "is \"70000\", which is no whole number that can stand here"),
+            ("collection=c&limit=-1", "limit", "is \"-1\", which is no whole number that can stand here"),
+        ] {
+            let uri: Uri = format!("/documents?{query}").parse().unwrap();
+            let message = axum::extract::Query::<Asked>::try_from_uri(&uri).unwrap_err().body_text();
+            let errors = wrong_query(&uri, &message).problem().errors;
+            assert_eq!(errors.len(), 1, "{query}");
+            assert_eq!((errors[0].field.as_str(), errors[0].reason.as_str()), (field, reason), "{query}");
+        }
     }
 
     #[test]

@@ -13,7 +13,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Runs an agent and waits for its end. A caller that goes away leaves the run running: `GET /runs/{id}` has it. */
+        /**
+         * Runs an agent and waits for its end, or until it waits for a person, who may take any time: then the answer is 202 with the run as it is.
+         *     A caller that goes away leaves the run running: `GET /runs/{id}` has it.
+         */
         post: operations["run_and_wait"];
         delete?: never;
         options?: never;
@@ -2855,6 +2858,18 @@ export interface components {
             /** @description The topic that the record was on. */
             topic: string;
         };
+        /** @description What a person said to a question. */
+        DecisionView: {
+            /**
+             * Format: date-time
+             * @description When.
+             */
+            decided_at: string;
+            /** @description `approve` or `deny`. */
+            decision: string;
+            /** @description Why, in words. */
+            note?: string | null;
+        };
         /** @description What a removal came to. */
         DeletionView: {
             /** @description Its collection. */
@@ -4740,6 +4755,7 @@ export interface components {
                  * @description When.
                  */
                 at: string;
+                decision?: components["schemas"]["DecisionView"] | null;
                 /**
                  * @description What happened: `route`, `plan`, `thought`, `tool_call`, `tool_result`, `approval`, `reflection`, `critique`, `answer`,
                  *     `compaction`.
@@ -5791,6 +5807,7 @@ export interface components {
              * @description When.
              */
             at: string;
+            decision?: components["schemas"]["DecisionView"] | null;
             /**
              * @description What happened: `route`, `plan`, `thought`, `tool_call`, `tool_result`, `approval`, `reflection`, `critique`, `answer`,
              *     `compaction`.
@@ -6266,6 +6283,17 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunView"];
+                };
+            };
+            /** @description the run waits for a person: `pending_approvals` says for what */
+            202: {
+                headers: {
+                    /** @description the run */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -7724,6 +7752,15 @@ export interface operations {
                     "application/json": components["schemas"]["DatasetView"];
                 };
             };
+            /** @description the key was used for another dataset */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -8332,6 +8369,7 @@ export interface operations {
                     "application/json": components["schemas"]["MemoryChatDone"];
                 };
             };
+            /** @description the key was used for other words, or the conversation is full */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9132,7 +9170,7 @@ export interface operations {
                     "application/json": components["schemas"]["Problem"];
                 };
             };
-            /** @description the copy changed since the proposal */
+            /** @description the copy changed since the proposal, or the key was used with another body */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9497,7 +9535,7 @@ export interface operations {
                     "application/json": components["schemas"]["Problem"];
                 };
             };
-            /** @description nothing to undo */
+            /** @description nothing to undo, or the key was used with another body */
             409: {
                 headers: {
                     [name: string]: unknown;

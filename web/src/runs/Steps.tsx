@@ -17,7 +17,7 @@ import {
 import { type ReactNode, useState } from "react";
 import type { StepView } from "@/api/client";
 import { Button, IconButton } from "@/ui";
-import { count } from "@/ui/words";
+import { count, moment } from "@/ui/words";
 import { ROW_PX, useRows } from "./rows";
 import { brief } from "./words";
 
@@ -124,7 +124,10 @@ function summary(step: StepView): string {
 	if (tool && kind === "tool_call") return `${tool.name}(${brief(tool.arguments)})`;
 	if (tool?.error) return `${tool.name}: ${tool.error}`;
 	if (tool && kind === "tool_result") return `${tool.name} → ${brief(tool.result)}`;
-	if (tool && kind === "approval") return `approval for ${tool.name}(${brief(tool.arguments)})`;
+	if (tool && kind === "approval") {
+		const answer = step.decision ? ` → ${step.decision.decision === "approve" ? "approved" : "denied"}` : "";
+		return `approval for ${tool.name}(${brief(tool.arguments)})${answer}`;
+	}
 	return text?.trim() || kind.replaceAll("_", " ");
 }
 
@@ -140,6 +143,12 @@ function Details({ step }: { step: StepView }) {
 			{tool?.result !== undefined && tool?.result !== null && <Detail name="result">{pretty(tool.result)}</Detail>}
 			{tool?.result_blob && <Detail name="result">{count(tool.result_blob.size_bytes, "byte")}, kept apart</Detail>}
 			{tool?.error && <Detail name="error">{tool.error}</Detail>}
+			{step.decision && (
+				<Detail name="decision">
+					{step.decision.decision === "approve" ? "approved" : "denied"}, {moment(step.decision.decided_at)}
+					{step.decision.note && `: ${step.decision.note}`}
+				</Detail>
+			)}
 			{tool?.duration_ms != null && <Detail name="time">{tool.duration_ms} ms</Detail>}
 			{usage && (
 				<Detail name="tokens">

@@ -359,6 +359,7 @@ mod tests {
         // What is wrong otherwise is told at once.
         assert_eq!(asked(unknown("forbidden"), "m").await.unwrap_err().code.as_deref(), Some("forbidden"));
     }
+
     #[tokio::test]
     async fn given_a_collection_when_it_is_asked_for_then_people_hear_that_documents_are_taken_only_where_it_takes_them()
      {
