@@ -159,7 +159,8 @@ const NO_NUMBER: [&str; 4] =
 fn wrong_query(uri: &Uri, message: &str) -> ApiError {
     let message = message.strip_prefix("Failed to deserialize query string: ").unwrap_or(message);
     let (path, reason) = message.split_once(": ").unwrap_or((".", message));
-    let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri).map(|query| query.0).unwrap_or_default();
+    let pairs =
+        axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri).map(|query| query.0).unwrap_or_default();
     match pairs.into_iter().find(|(name, _)| name == path) {
         Some((name, value)) if NO_NUMBER.iter().any(|start| reason.starts_with(start)) => {
             ApiError::field(&name, format!("is {value:?}, which is no whole number that can stand here"))

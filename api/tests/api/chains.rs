@@ -15,7 +15,8 @@ fn chain(key: &str) -> Value {
 /// A diamond whose first run takes its time.
 fn diamond(key: &str, namespace: &str) -> Value {
     let part = |name: &str, after: &[&str], steps: u32, delay_ms: u32| {
-        let task = format!("[[steps={steps} delay_ms={delay_ms} id={key}-{name}]] {{{{input}}}}");
+        let input = if after.is_empty() { "" } else { "{{input}}" };
+        let task = format!("[[steps={steps} delay_ms={delay_ms} id={key}-{name}]] {input}");
         json!({ "name": name, "after": after, "run": { "task": task, "agent": "react" } })
     };
     json!({ "namespace": namespace, "runs": [

@@ -1,7 +1,5 @@
 //! What is said to the server, and what its errors mean.
 
-use std::error::Error;
-
 use qdrant_client::qdrant::{Condition, Filter, PointStruct, Vectors};
 use qdrant_client::{Payload, QdrantError};
 use riverrun_schemas::DocumentId;
@@ -28,7 +26,7 @@ pub(super) fn failed(url: &str, error: &QdrantError) -> StoreError {
         service: SERVICE,
         address: url.to_owned(),
         reason: match error {
-            QdrantError::ResponseError { status } => words(status.message(), status.source()),
+            QdrantError::ResponseError { status } => words(status.message()),
             other => other.to_string(),
         },
         fix: "start the server, or check RIVERRUN_QDRANT_URL (its gRPC port, usually 6334) and RIVERRUN_QDRANT_API_KEY"
@@ -36,13 +34,12 @@ pub(super) fn failed(url: &str, error: &QdrantError) -> StoreError {
     }
 }
 
-/// What a server said. Of a connection that failed the message is the library's own picture of it; what it comes from has the words.
-fn words(message: &str, cause: Option<&(dyn Error + 'static)>) -> String {
-    let mut deepest = cause;
-    while let Some(cause) = deepest.and_then(Error::source) {
-        deepest = Some(cause);
-    }
-    deepest.map_or_else(|| message.to_owned(), ToString::to_string)
+/// What a server said. Of a connection that failed the client has the library's picture of the system's error, in which its words stand.
+fn words(message: &str) -> String {
+    let of_the_system = message
+        .strip_prefix("Failed to connect to ")
+        .and_then(|picture| picture.split("message: \"").nth(1)?.split('"').next());
+    of_the_system.map_or_else(|| message.to_owned(), |told| format!("can't connect: {told}"))
 }
 
 pub(crate) fn is_missing(error: &QdrantError) -> bool {
