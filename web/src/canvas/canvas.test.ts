@@ -112,6 +112,12 @@ describe("the request of an agent node", () => {
 		const document = given([agent("a", " ")]);
 		expect(notRunnable(document, document.nodes[0] as never)).toBe("type a task first");
 	});
+	test("is not made where a first task waits for what nobody answers", () => {
+		const document = given([agent("a", "Say it: {{input}}")]);
+		expect(notRunnable(document, document.nodes[0] as never)).toBe(
+			"the task of this agent has {{input}}, and no agent before it answers",
+		);
+	});
 });
 
 describe("editing", () => {

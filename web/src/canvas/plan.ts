@@ -84,8 +84,13 @@ export function requestOf(document: CanvasDocument, node: AgentNode): RunBody {
 /** Why the node can't be run, in words; null when it can. */
 export function notRunnable(document: CanvasDocument, node: AgentNode): string | null {
 	for (const one of chainTo(document, node.id)) {
-		if (one.data.task.trim() === "" && agentsBefore(document, one.id).length === 0) {
-			return one.id === node.id ? "type a task first" : `${nameOf(one)}, which runs before this one, has no task`;
+		if (agentsBefore(document, one.id).length > 0) continue;
+		const isThis = one.id === node.id;
+		if (one.data.task.trim() === "") {
+			return isThis ? "type a task first" : `${nameOf(one)}, which runs before this one, has no task`;
+		}
+		if (one.data.task.includes(INPUT)) {
+			return `the task of ${isThis ? "this agent" : nameOf(one)} has ${INPUT}, and no agent before it answers`;
 		}
 	}
 	return null;

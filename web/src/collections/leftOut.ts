@@ -20,7 +20,8 @@ const PHRASES: Record<string, string> = {
 /** The files that were left out and why, in a line as the command line has it; null where there are none. */
 export function leftOutWords({ skipped, left_out = [] }: Pick<IngestView, "skipped" | "left_out">): string | null {
 	if (skipped === 0) return null;
-	const reasons = Map.groupBy(left_out, ({ reason }) => reason);
+	const reasons = new Map<string, LeftOut[]>();
+	for (const row of left_out) reasons.set(row.reason, [...(reasons.get(row.reason) ?? []), row]);
 	const parts = [...reasons].map(([reason, rows]) => `${PHRASES[reason] ?? reason}: ${kinds(rows)}`);
 	return `skipped ${number(skipped)}${parts.length > 0 ? ` (${parts.join("; ")})` : ""}`;
 }
