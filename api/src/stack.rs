@@ -19,7 +19,7 @@ use riverrun_stores::DocumentStore;
 use riverrun_stores::vectors::qdrant::QdrantConfig;
 use riverrun_stores::warehouse::RemoteConfig;
 use riverrun_workers::ledger::Ledger;
-use riverrun_workers::runtime::{RuntimeConfig, WorkerHandle, WorkerState, group_of};
+use riverrun_workers::runtime::{RuntimeConfig, WorkerHandle, WorkerState, WorkerStatus, group_of};
 use riverrun_workers::tracer::{self, TracingState};
 use riverrun_workers::{rebuilder, trainer, tuner};
 use tokio::time::Instant;
@@ -432,23 +432,96 @@ fn topic_of(worker: &str) -> Option<Topic> {
     }
 }
 
-/// A stack is ready when every worker has its partitions: what is asked then is worked on at once.
+/// A stack is ready when every worker has its partitions: what is asked then is worked on at once. One that shares its groups with other
+/// processes may have none for as long as they are there, and begins without.
 async fn wait_ready(workers: &WorkerSet) -> Result<(), StackError> {
     let until = Instant::now() + READY_PATIENCE;
     loop {
-        let statuses = workers.statuses();
-        if let Some(failed) = statuses.iter().find(|status| status.state == WorkerState::Failed) {
-            let waiting = format!("{}: {}", failed.name, failed.trouble.as_deref().unwrap_or("it has stopped"));
-            return Err(StackError::NotReady { waiting });
+        match readiness(&workers.statuses(), Instant::now() > until)? {
+            Readiness::Ready => return Ok(()),
+            Readiness::Without(waiting) => {
+                tracing::warn!(
+                    workers = waiting,
+                    "workers have no partitions: other processes of their groups have them, or are waited for"
+                );
+                return Ok(());
+            }
+            Readiness::NotYet => tokio::time::sleep(READY_POLL).await,
         }
-        let waiting: Vec<&str> =
-            statuses.iter().filter(|status| status.partitions == 0).map(|status| status.name.as_str()).collect();
-        if waiting.is_empty() {
-            return Ok(());
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Readiness {
+    Ready,
+    NotYet,
+    /// These workers have no partitions, and nothing is wrong.
+    Without(String),
+}
+
+/// `is_late` when patience is over: then a worker that is in trouble, or has not heard of its broker, is an error.
+fn readiness(statuses: &[WorkerStatus], is_late: bool) -> Result<Readiness, StackError> {
+    let not_ready = |worker: &WorkerStatus, otherwise: &str| StackError::NotReady {
+        waiting: format!("{}: {}", worker.name, worker.trouble.as_deref().unwrap_or(otherwise)),
+    };
+    if let Some(failed) = statuses.iter().find(|status| status.state == WorkerState::Failed) {
+        return Err(not_ready(failed, "it has stopped"));
+    }
+    let waiting: Vec<&WorkerStatus> = statuses.iter().filter(|status| status.partitions == 0).collect();
+    if waiting.is_empty() {
+        return Ok(Readiness::Ready);
+    }
+    if !is_late {
+        return Ok(Readiness::NotYet);
+    }
+    match waiting.iter().find(|status| status.state == WorkerState::Troubled) {
+        Some(troubled) => Err(not_ready(troubled, "it can't reach its broker")),
+        None => {
+            Ok(Readiness::Without(waiting.iter().map(|status| status.name.as_str()).collect::<Vec<_>>().join(", ")))
         }
-        if Instant::now() > until {
-            return Err(StackError::NotReady { waiting: waiting.join(", ") });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(name: &str, state: WorkerState, partitions: usize) -> WorkerStatus {
+        WorkerStatus {
+            name: name.to_owned(),
+            group: format!("riverrun.{name}"),
+            state,
+            trouble: (state == WorkerState::Troubled).then(|| "the broker does not answer".to_owned()),
+            partitions,
+            in_work: 0,
+            handled: 0,
+            retries: 0,
+            dead_letters: 0,
+            skipped: 0,
+            out_of_range: 0,
+            idle_ms: 0,
         }
-        tokio::time::sleep(READY_POLL).await;
+    }
+
+    #[test]
+    fn given_workers_that_others_leave_no_partition_when_patience_is_over_then_the_stack_begins_without_and_trouble_is_an_error()
+     {
+        use WorkerState::{Failed, Running, Starting, Troubled};
+        for (of_embedder, soon, late) in [
+            ((Running, 3), Some(Readiness::Ready), Some(Readiness::Ready)),
+            ((Running, 0), Some(Readiness::NotYet), Some(Readiness::Without("embedder".to_owned()))),
+            ((Starting, 0), Some(Readiness::NotYet), Some(Readiness::Without("embedder".to_owned()))),
+            ((Troubled, 0), Some(Readiness::NotYet), None),
+            ((Troubled, 3), Some(Readiness::Ready), Some(Readiness::Ready)),
+            ((Failed, 0), None, None),
+        ] {
+            let (state, partitions) = of_embedder;
+            let statuses = [status("agent", Running, 6), status("embedder", state, partitions)];
+            for (is_late, expected) in [(false, soon), (true, late)] {
+                let found = readiness(&statuses, is_late).map_err(|error| error.to_string());
+                assert_eq!(found.clone().ok(), expected, "{state:?} {partitions} {is_late}");
+                assert!(found.err().is_none_or(|error| error.contains("embedder: ")), "{state:?}");
+            }
+        }
     }
 }

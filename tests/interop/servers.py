@@ -49,6 +49,7 @@ PRESUPPOSE_EMBEDDED = {
     "test_transfer::test_what_is_exported_is_imported_with_the_same_counts_and_goes_on": "imports into a data folder that is not empty",
     "test_transfer::test_given_a_data_folder_when_it_is_moved_to_servers_and_back_then_counts_and_hashes_stay_and_rows_are_made_again":
         "moves a data folder to servers in every run",
+    "test_workers::test_given_a_worker_whose_broker_is_away_when_it_is_asked_then_it_is_not_ready_and_stays_live": "takes away the embedded broker",
     "test_memory::test_memory_survives_kill_and_a_lost_database": "takes away files of SQLite",
     "test_model_cards::test_a_card_is_an_event_and_there_after_a_kill_and_without_the_read_model": "takes away files of SQLite",
 }

@@ -149,14 +149,14 @@ def test_a_folder_of_all_types_is_found_and_each_bad_file_fails_alone(server, fo
 def test_what_is_left_out_of_a_folder_is_counted_by_reason_and_extension(server, collection):
     place = server.folder / f"left-out-{uuid.uuid4().hex[:8]}"
     place.mkdir()
-    for name in ("kept.md", "notes.ipynb", "letter.rtf", "second.rtf", "papers.zip", "secret.txt", ".hidden.md"):
+    for name in ("kept.md", "old.doc", "letter.rtf", "second.rtf", "papers.zip", "secret.txt", ".hidden.md"):
         (place / name).write_bytes(b"# Dugongs graze\n")
     reply = server.post("/ingest", {"source": str(place), "collection": collection, "exclude": ["secret.txt"]})
     state = server.ingest_end(reply.json["ingest_id"])
     assert (state["indexed"], state["failed"], state["skipped"]) == (1, 0, 6), state
     counted = {(row["reason"], row.get("extension")): row["files"] for row in state["left_out"]}
     assert counted == {
-        ("no_reader", ".ipynb"): 1, ("no_reader", ".rtf"): 2, ("archive", ".zip"): 1,
+        ("no_reader", ".doc"): 1, ("no_reader", ".rtf"): 2, ("archive", ".zip"): 1,
         ("excluded", None): 1, ("hidden_or_ignored", None): 1,
     }, state
 
