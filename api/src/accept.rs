@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::error::ApiError;
 use crate::keyed::Keyed;
+use crate::routes::collections::existing;
 use crate::state::AppState;
 use crate::submit::{self, IngestTarget};
 use crate::wire::{IngestBody, RunBody, RunStatus};
@@ -141,12 +142,9 @@ pub(crate) async fn check_collections(state: &AppState, request: &RunRequest) ->
     else {
         return Ok(());
     };
-    let known: Vec<&str> = there.iter().map(|collection| collection.name.as_str()).collect();
-    let hint = if known.is_empty() {
+    let hint = existing(&there).unwrap_or_else(|| {
         format!("the namespace has no collections yet; make one: riverrun ingest <source> -c {missing}")
-    } else {
-        format!("existing collections: {}", known.join(", "))
-    };
+    });
     Err(ApiError::not_found(
         "collection_not_found",
         format!("collection {missing:?} in namespace {:?} does not exist", request.namespace.as_str()),

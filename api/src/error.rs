@@ -226,10 +226,9 @@ impl From<NameError> for ApiError {
     }
 }
 
-/// A run that failed, as an answer of `POST /agent/run`: the specification wants 500 when the model runtime is down.
-pub fn run_failed(error: &FailureView, run_id: impl ToString) -> ApiError {
-    let answer =
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.code.clone(), error.message.clone()).about_run(run_id);
+/// A run that failed, as an answer of the status that its route has for that.
+pub fn run_failed(status: StatusCode, error: &FailureView, run_id: impl ToString) -> ApiError {
+    let answer = ApiError::new(status, error.code.clone(), error.message.clone()).about_run(run_id);
     with_hint(answer, error.hint.clone())
 }
 

@@ -9,6 +9,7 @@ use http_body_util::LengthLimitError;
 use riverrun_schemas::IdError;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use utoipa::IntoParams;
 
 use crate::config::MAX_JSON_BYTES;
@@ -114,6 +115,11 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
         }
     })?;
     deserializer.end().map_err(|error| unreadable(&error))?;
+    of_value(value)
+}
+
+/// The same of JSON that was read.
+pub fn of_value<T: DeserializeOwned>(value: Value) -> Result<T, ApiError> {
     serde_path_to_error::deserialize(Strict(value))
         .map_err(|error| wrong_shape(error.path().to_string(), &error.inner().to_string()))
 }

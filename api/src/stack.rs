@@ -459,7 +459,7 @@ enum Readiness {
     Without(String),
 }
 
-/// `is_late` when patience is over: then a worker that is in trouble, or has not heard of its broker, is an error.
+/// `is_late` when patience is over: then a worker that has no partition for want of its broker is an error, and any other may have none.
 fn readiness(statuses: &[WorkerStatus], is_late: bool) -> Result<Readiness, StackError> {
     let not_ready = |worker: &WorkerStatus, otherwise: &str| StackError::NotReady {
         waiting: format!("{}: {}", worker.name, worker.trouble.as_deref().unwrap_or(otherwise)),
@@ -485,22 +485,11 @@ fn readiness(statuses: &[WorkerStatus], is_late: bool) -> Result<Readiness, Stac
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker_figures::tests::worker;
 
     fn status(name: &str, state: WorkerState, partitions: usize) -> WorkerStatus {
-        WorkerStatus {
-            name: name.to_owned(),
-            group: format!("riverrun.{name}"),
-            state,
-            trouble: (state == WorkerState::Troubled).then(|| "the broker does not answer".to_owned()),
-            partitions,
-            in_work: 0,
-            handled: 0,
-            retries: 0,
-            dead_letters: 0,
-            skipped: 0,
-            out_of_range: 0,
-            idle_ms: 0,
-        }
+        let trouble = (state == WorkerState::Troubled).then(|| "the broker does not answer".to_owned());
+        WorkerStatus { trouble, partitions, ..worker(name, state, 0) }
     }
 
     #[test]

@@ -78,12 +78,12 @@ pub fn write_lag(group: &str, topic: &str, partition: i32, lag: i64, page: &mut 
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use riverrun_workers::runtime::WorkerState;
 
     use super::*;
 
-    fn worker(name: &str, state: WorkerState, dead_letters: u64) -> WorkerStatus {
+    pub(crate) fn worker(name: &str, state: WorkerState, dead_letters: u64) -> WorkerStatus {
         WorkerStatus {
             name: name.to_owned(),
             group: format!("riverrun.{name}"),

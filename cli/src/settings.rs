@@ -1,6 +1,7 @@
 //! Every setting, read once from the environment and from `.env` in the working folder (the environment wins). Nothing
 //! else in the program reads either.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -324,8 +325,9 @@ pub(crate) fn read_dotenv(path: &Path) -> Result<BTreeMap<String, String>, CliEr
         return Err(CliError::new(Exit::Usage, what).hint("save it as UTF-8"));
     }
     // What others write in another encoding is theirs, too.
-    let mut text = String::from_utf8_lossy(&bytes).into_owned();
-    let is_utf8 = std::str::from_utf8(&bytes).is_ok();
+    let read = String::from_utf8_lossy(&bytes);
+    let is_utf8 = matches!(read, Cow::Borrowed(_));
+    let mut text = read.into_owned();
     text.push('\n'); // a last line with blanks behind it would not be read without
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut ours = BTreeMap::new();

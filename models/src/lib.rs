@@ -34,7 +34,7 @@ mod words;
 pub use card::{Known, ModelCard};
 pub use catalog::{CatalogEntry, CatalogFile, catalog, find as find_in_catalog, listed_name};
 pub use error::ModelError;
-pub use local::{Local, Presence};
+pub use local::{Local, NAME as LOCAL, Presence};
 pub use metering::{Account, Meter, MeteredCall, Purpose};
 pub use models::{Models, ProviderInfo, ProviderKind};
 pub use progress::{NoProgress, PullProgress, TerminalProgress, default_progress};

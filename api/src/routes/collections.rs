@@ -47,9 +47,17 @@ async fn collections(
 pub(crate) async fn unknown_collection(state: &AppState, collection: Collection) -> ApiError {
     // What goes wrong here leaves the answer as it is.
     let there = documents::collections(&state.parts().sql, Within::Namespace(&collection.namespace)).await;
-    let names: Vec<String> = there.unwrap_or_default().into_iter().map(|known| known.name.to_string()).collect();
     let unknown = ApiError::from(StoreError::NoCollection(collection));
-    if names.is_empty() { unknown } else { unknown.hint(format!("existing collections: {}", names.join(", "))) }
+    match existing(&there.unwrap_or_default()) {
+        Some(hint) => unknown.hint(hint),
+        None => unknown,
+    }
+}
+
+/// The hint with the collections that are there; `None` where none is.
+pub(crate) fn existing(there: &[CollectionView]) -> Option<String> {
+    let names: Vec<&str> = there.iter().map(|collection| collection.name.as_str()).collect();
+    (!names.is_empty()).then(|| format!("existing collections: {}", names.join(", ")))
 }
 
 /// Compares vector store, keyword index and read model, chunk by chunk, and tells what else is wrong with the collection. While

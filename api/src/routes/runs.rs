@@ -51,7 +51,10 @@ async fn run_and_wait(
     let accepted = accept::run(&state, key.0.as_deref(), body).await?;
     let result = state.hub().run_stream(accepted.run_id, 0, false).settled().await?;
     match &result.error {
-        Some(error) if error.code == "model_runtime_down" => Err(run_failed(error, result.run_id)),
+        // The specification wants 500 then.
+        Some(error) if error.code == "model_runtime_down" => {
+            Err(run_failed(StatusCode::INTERNAL_SERVER_ERROR, error, result.run_id))
+        }
         _ if result.status == RunStatus::WaitingApproval => {
             let place = location(&format!("/runs/{}", result.run_id));
             Ok((StatusCode::ACCEPTED, place, Reply(result)).into_response())

@@ -203,8 +203,7 @@ fn request(text: &str) -> Result<(RunBody, bool), ApiError> {
         Some(Value::Bool(wanted)) => wanted,
         Some(_) => return Err(ApiError::field("tokens", "must be true or false")),
     };
-    let body = extract::parse(message.to_string().as_bytes())?;
-    Ok((body, tokens))
+    Ok((extract::of_value(message)?, tokens))
 }
 
 #[cfg(test)]

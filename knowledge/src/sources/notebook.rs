@@ -102,10 +102,12 @@ fn write_output(output: &Value, out: &mut Builder, left: &mut Left) {
     let data = &output["data"];
     let error = || Some(format!("{}: {}", output["ename"].as_str()?, output["evalue"].as_str()?));
     let text = joined(&output["text"]).or_else(|| joined(&data["text/plain"])).or_else(error);
-    let is_seen = |kind: &String| kind.starts_with("image/") || kind == "text/html" || kind == "application/pdf";
-    if data.as_object().is_some_and(|kinds| kinds.keys().any(|kind| kind.starts_with("image/")))
-        || (text.is_none() && data.as_object().is_some_and(|kinds| kinds.keys().any(is_seen)))
-    {
+    // A page is shown beside its text, or alone; a picture shows what no text says.
+    let is_lost = |kind: &String| match kind.as_str() {
+        "text/html" | "application/pdf" => text.is_none(),
+        kind => kind.starts_with("image/"),
+    };
+    if data.as_object().is_some_and(|kinds| kinds.keys().any(is_lost)) {
         left.pictures += 1;
     }
     let Some(mut text) = text else { return };

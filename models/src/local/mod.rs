@@ -33,7 +33,8 @@ use pool::ModelPool;
 use store::ModelStore;
 pub use store::Presence;
 
-pub(crate) const NAME: &str = "local";
+/// The provider of the models that run in this process.
+pub const NAME: &str = "local";
 
 /// Runs models in this process. Models are found or fetched, and loaded, when they are first used.
 pub struct Local {

@@ -45,7 +45,7 @@ use table::{Spec, Wire};
 
 /// How long a server is waited for that is asked what a model was trained for.
 const ABOUT_PATIENCE: Duration = Duration::from_secs(5);
-/// What a chat may write, in text and in calls: some quarter of a million tokens, twice what any model writes. Every run may meet a model that does
+/// What a chat may write, in text, thoughts and calls: some quarter of a million tokens, twice what any model writes. Every run may meet a model that does
 /// not end, all at the same time.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// Models of which that is kept.

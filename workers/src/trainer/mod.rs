@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use riverrun_log::{BlobStore, Outgoing, StartAt, Tail};
-use riverrun_models::Models;
+use riverrun_models::{LOCAL, Models};
 use riverrun_schemas::finetune::{
     FinetuneAccepted, FinetuneClaimed, FinetuneCommand, FinetuneEvent, FinetuneFinished, FinetuneOutcome,
 };
@@ -32,9 +32,6 @@ use work::Ended;
 
 /// The worker's name.
 pub const NAME: &str = "trainer";
-/// The provider whose models can be trained.
-const LOCAL: &str = "local";
-
 /// What to do about a base model that is not on this machine because it is the default chat model and a server has it: no hub has it
 /// under that name, and weights are needed here. `None` where it is another model.
 pub fn served_base_hint(models: &Models, base: &str) -> Option<String> {

@@ -11,12 +11,12 @@ use super::chat::{Head, sse};
 use super::error::error_body;
 use super::{AUTO, fields, request, usage};
 use crate::accept;
-use crate::error::ApiError;
+use crate::error::{ApiError, run_failed};
 use crate::hub::StreamEnd;
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::openai::CompletionBody;
-use crate::wire::{FailureView, RunBody, RunMessage, RunStatus, RunView, StepView};
+use crate::wire::{RunBody, RunMessage, RunStatus, RunView, StepView};
 
 /// Answers a chat by a run, or by the one that the same key started.
 pub(super) async fn complete(
@@ -120,14 +120,14 @@ fn answer(result: &RunView) -> Result<String, ApiError> {
             let detail = format!("run {} was cancelled", result.run_id);
             Err(ApiError::conflict("run_cancelled", detail).about_run(result.run_id))
         }
-        (Some(error), _) => Err(failed(error).about_run(result.run_id)),
+        (Some(error), _) => Err(run_failed(status_of(&error.code), error, result.run_id)),
         (None, _) => Ok(result.answer.clone().unwrap_or_default()),
     }
 }
 
-/// The answer for a run that failed: what is answered for a chat of a model that fails so.
-fn failed(error: &FailureView) -> ApiError {
-    let status = match error.code.as_str() {
+/// The status of an answer for a run that failed: that of a chat of a model that fails so.
+fn status_of(code: &str) -> StatusCode {
+    match code {
         // What was asked for can't be had so.
         "context_overflow" | "model_bad_request" | "model_unsupported" | "unknown_provider" | "unknown_agent"
         | "unknown_tool" | "empty_task" | "budget_tokens" | "budget_seconds" | "loop_detected" | "event_too_large" => {
@@ -145,11 +145,6 @@ fn failed(error: &FailureView) -> ApiError {
         | "blob_store_unavailable" => StatusCode::SERVICE_UNAVAILABLE,
         "log_disk_full" => StatusCode::INSUFFICIENT_STORAGE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    let answer = ApiError::new(status, error.code.clone(), error.message.clone());
-    match &error.hint {
-        Some(hint) => answer.hint(hint.clone()),
-        None => answer,
     }
 }
 
@@ -213,6 +208,7 @@ fn reasoning(step: &StepView) -> Option<String> {
 mod tests {
     use super::super::error::status;
     use super::*;
+    use crate::wire::FailureView;
 
     #[test]
     fn given_a_run_that_failed_when_its_chat_is_answered_then_only_a_defect_is_500() {
@@ -236,7 +232,7 @@ mod tests {
         ] {
             let error =
                 FailureView { code: code.to_owned(), message: "it is so".to_owned(), hint: Some("do so".to_owned()) };
-            let problem = failed(&error).about_run("run_x").problem();
+            let problem = run_failed(status_of(code), &error, "run_x").problem();
             assert_eq!(status(&problem).as_u16(), answered, "{code}");
             let body = error_body(&problem);
             assert_eq!(

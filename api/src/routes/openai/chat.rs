@@ -7,7 +7,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt, stream};
 use riverrun_knowledge::room;
-use riverrun_models::{ChatReply, DeltaSink, FinishReason, Purpose, ToolCall};
+use riverrun_models::{ChatReply, DeltaSink, FinishReason, LOCAL, Purpose, ToolCall};
 use riverrun_schemas::EventId;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -20,9 +20,6 @@ use crate::routes::chat::{Piece, deltas};
 use crate::state::AppState;
 use crate::submit::namespace;
 use crate::wire::openai::CompletionBody;
-
-/// The provider whose models are told whether to think.
-const LOCAL: &str = "local";
 
 /// Answers a chat of a model.
 pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Response, ApiError> {
@@ -38,6 +35,7 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
         return Err(ApiError::field(field, "is not among the choices of the model's service; leave it out"));
     }
     if let Some(field) = only_here
+        // Whose models are told whether to think.
         && models.who_chats(None, Some(&request.model))?.0 != LOCAL
     {
         return Err(ApiError::field(field, "is only passed on to models in the process; leave it out"));

@@ -6,17 +6,17 @@ use super::output::partial_suffix;
 
 /// The marks of a block of thoughts.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Marks {
-    pub(crate) open: &'static str,
-    pub(crate) close: &'static str,
+pub(super) struct Marks {
+    pub(super) open: &'static str,
+    pub(super) close: &'static str,
 }
 
 /// The blocks that are known: that of Qwen3, DeepSeek-R1 and most others, and Mistral's.
-pub(crate) static MARKS: [Marks; 2] =
+pub(super) static MARKS: [Marks; 2] =
     [Marks { open: "<think>", close: "</think>" }, Marks { open: "[THINK]", close: "[/THINK]" }];
 
 /// The block that a prompt leaves open at its end, so that the answer begins within it.
-pub(crate) fn left_open(prompt: &str) -> Option<&'static Marks> {
+pub(super) fn left_open(prompt: &str) -> Option<&'static Marks> {
     let end = prompt.trim_end();
     MARKS.iter().find(|marks| end.ends_with(marks.open))
 }
@@ -31,11 +31,11 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.thoughts.is_empty() && self.text.is_empty()
     }
 
-    pub(crate) fn append(&mut self, more: &Piece) {
+    pub(super) fn append(&mut self, more: &Piece) {
         self.thoughts.push_str(&more.thoughts);
         self.text.push_str(&more.text);
     }
@@ -76,7 +76,7 @@ impl Default for ThoughtSplitter {
 
 impl ThoughtSplitter {
     /// Of a text that begins within a block where the prompt opened one.
-    pub(crate) fn new(opened: Option<&'static Marks>) -> Self {
+    pub(super) fn new(opened: Option<&'static Marks>) -> Self {
         ThoughtSplitter { place: opened.map_or(Place::Beginning, Place::Opened), held: String::new() }
     }
 
